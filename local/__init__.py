@@ -1,0 +1,1 @@
+"""Everything that lets the app run on one machine. Never deployed."""
