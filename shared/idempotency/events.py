@@ -1,0 +1,119 @@
+"""What happens, as frozen events; observers count and log it. Payloads are in none of them."""
+
+from collections.abc import Awaitable
+from typing import Protocol
+
+import msgspec
+
+from .clock import Clock
+from .records import Delivery, Handled
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """Something an observer may want to count. Durations are in seconds."""
+
+
+class DeliveryHandled(Event, frozen=True, kw_only=True):
+    """A delivery got its outcome."""
+
+    consumer: str
+    delivery: Delivery
+    handled: Handled[object]
+    duration: float
+
+
+class DeliveryFaulted(Event, frozen=True, kw_only=True):
+    """A delivery ended in an exception and will come back: the handler raised, or the store is down."""
+
+    consumer: str
+    delivery: Delivery
+    error: str
+    duration: float
+
+
+class TakenOver(Event, frozen=True, kw_only=True):
+    """An attempt was claimed whose predecessor died."""
+
+    consumer: str
+    attempt: int
+    policy: str = "rerun"
+
+
+class Fenced(Event, frozen=True, kw_only=True):
+    """A superseded attempt was refused a write; it changed nothing."""
+
+    consumer: str
+    operation: str
+
+
+class HandlerRan(Event, frozen=True, kw_only=True):
+    """The business code ran, whatever came of it."""
+
+    consumer: str
+    duration: float
+
+
+class ResultNotKept(Event, frozen=True, kw_only=True):
+    """The work was completed, but its result is too large or of no kind that can be kept."""
+
+    consumer: str
+    key: str
+    cause: str
+
+
+class StoreCalled(Event, frozen=True, kw_only=True):
+    """One round trip to the store; ``result`` is ok, refused, absent or unavailable."""
+
+    store: str
+    operation: str
+    result: str
+    duration: float
+
+
+class Observer(Protocol):
+    """Takes every event, in the task where it happens: be quick, and never raise."""
+
+    def __call__(self, event: Event, /) -> None: ...
+
+
+def ignore(event: Event, /) -> None:
+    """The observer that nothing is told."""
+
+
+def all_of(*observers: Observer) -> Observer:
+    """One observer that tells several."""
+
+    def tell(event: Event, /) -> None:
+        for observer in observers:
+            observer(event)
+
+    return tell
+
+
+async def observed[R](
+    handling: Awaitable[Handled[R]],
+    *,
+    consumer: str,
+    delivery: Delivery,
+    observer: Observer,
+    clock: Clock,
+) -> Handled[R]:
+    """Await a delivery's handling and tell the observer how it ended."""
+    began = clock.monotonic()
+    try:
+        handled = await handling
+    except BaseException as error:
+        observer(
+            DeliveryFaulted(
+                consumer=consumer,
+                delivery=delivery,
+                error=type(error).__name__,
+                duration=clock.monotonic() - began,
+            )
+        )
+        raise
+    duration = clock.monotonic() - began
+    observer(
+        DeliveryHandled(consumer=consumer, delivery=delivery, handled=handled, duration=duration)
+    )
+    return handled

@@ -1,0 +1,67 @@
+"""Times every round trip of a store and tells an observer."""
+
+from collections.abc import Awaitable
+from typing import Any
+
+from ..clock import Clock, SystemClock
+from ..errors import StoreUnavailable
+from ..events import Observer, StoreCalled
+from ..records import Record, Stored
+from ..store import Store
+
+
+async def timed[T](
+    call: Awaitable[T], store: str, operation: str, observer: Observer, clock: Clock
+) -> T:
+    """Await one round trip and tell the observer how long it took and what came of it."""
+    began = clock.monotonic()
+    result = "unavailable"
+    try:
+        answer = await call
+        result = _result_of(operation, answer)
+        return answer
+    except StoreUnavailable:
+        raise
+    except BaseException:
+        result = "error"
+        raise
+    finally:
+        duration = clock.monotonic() - began
+        observer(StoreCalled(store=store, operation=operation, result=result, duration=duration))
+
+
+def _result_of(operation: str, answer: Any) -> str:
+    if answer is None or answer is False:
+        return "absent" if operation == "read" else "refused"
+    return "ok"
+
+
+class ObservedStore:
+    """A store whose round trips are events; everything else is the inner store's."""
+
+    def __init__(self, store: Store, observer: Observer, clock: Clock | None = None) -> None:
+        self._store = store
+        self._observer = observer
+        self._clock = clock or SystemClock()
+
+    @property
+    def name(self) -> str:
+        return self._store.name
+
+    async def read(self, consumer: str, key: str) -> Stored | None:
+        return await self._timed("read", self._store.read(consumer, key))
+
+    async def insert(self, record: Record) -> Stored | None:
+        return await self._timed("insert", self._store.insert(record))
+
+    async def replace(self, record: Record, etag: str) -> Stored | None:
+        return await self._timed("replace", self._store.replace(record, etag))
+
+    async def delete(self, record: Record, etag: str) -> bool:
+        return await self._timed("delete", self._store.delete(record, etag))
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    async def _timed[T](self, operation: str, call: Awaitable[T]) -> T:
+        return await timed(call, self.name, operation, self._observer, self._clock)
