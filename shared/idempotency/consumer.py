@@ -206,41 +206,41 @@ class Consumer:
     ) -> Handled[R] | None:
         text = self._kept(fenced.record, result, codec)
         now = self._clock.now()
-        done = fenced.record.replaced(
+        completed = await fenced.write(
             status=Status.COMPLETED,
             result=text,
             steps=(),
             finished_at=now,
             expires_at=now + self.policy.retention,
         )
-        if not await fenced.write(done):
+        if not completed:
             self._fenced("complete")
             return None
-        self._recent.keep(Stored(record=done, etag=""))
+        self._recent.keep(Stored(record=fenced.record, etag=""))
         return Handled(
             outcome=Outcome.PROCESSED,
             result=None if text is None else codec.decode(text),
             result_kept=text is not None,
-            attempt=done.attempt,
+            attempt=fenced.record.attempt,
         )
 
     async def _failed(self, fenced: FencedRecord, failure: PermanentFailure) -> Handled[Any] | None:
         now = self._clock.now()
-        failed = fenced.record.replaced(
+        kept = await fenced.write(
             status=Status.FAILED,
             failure_reason=failure.reason,
             failure_description=failure.description,
             finished_at=now,
             expires_at=now + self.policy.retention,
         )
-        if not await fenced.write(failed):
+        if not kept:
             self._fenced("fail")
             return None
         return Handled(
             outcome=Outcome.FAILED,
             reason=failure.reason,
             description=failure.description,
-            attempt=failed.attempt,
+            attempt=fenced.record.attempt,
         )
 
     async def _stopped(self, fenced: FencedRecord, stopped: Stopped) -> None:

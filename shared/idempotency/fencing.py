@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from .clock import Clock
 from .errors import StoreUnavailable
@@ -59,14 +60,15 @@ class FencedRecord:
     async def renew(self) -> bool:
         """Begin the lease anew; False when the attempt is superseded."""
         sent_at = self._clock.monotonic()
-        if not await self.write(self.record):
+        if not await self.write():
             return False
         self._renewed_at = sent_at
         return True
 
-    async def write(self, record: Record) -> bool:
-        """Replace the record; False when the attempt is superseded, and nothing was changed."""
+    async def write(self, **changes: Any) -> bool:
+        """Replace the record with some fields changed; False, and nothing changed, when superseded."""
         async with self._order:
+            record = self.record.replaced(**changes)
             while True:
                 written = await self._answered(
                     lambda: self._store.replace(record, self._stored.etag)
@@ -74,22 +76,28 @@ class FencedRecord:
                 if written is not None:
                     self._stored = written
                     return True
-                if not await self._still_ours():
+                if not self._is_ours(await self._read()):
                     return False
 
     async def delete(self) -> bool:
-        """Delete the record, so that the next delivery starts afresh; False when superseded."""
+        """Delete the record, so that the next delivery starts afresh; False when superseded.
+
+        A record that is gone counts as deleted by us: the answer to our delete may have been lost.
+        """
         async with self._order:
             while True:
                 if await self._answered(lambda: self._store.delete(self.record, self._stored.etag)):
                     return True
-                if not await self._still_ours():
-                    return False
+                current = await self._read()
+                if current is None or not self._is_ours(current):
+                    return current is None
 
-    async def _still_ours(self) -> bool:
-        current = await self._answered(
-            lambda: self._store.read(self.record.consumer, self.record.key)
-        )
+    async def _read(self) -> Stored | None:
+        record = self.record
+        return await self._answered(lambda: self._store.read(record.consumer, record.key))
+
+    def _is_ours(self, current: Stored | None) -> bool:
+        """Whether the attempt still owns the record, which then is where its next write starts."""
         if current is None or current.record.owner != self.record.owner:
             return False
         self._stored = current

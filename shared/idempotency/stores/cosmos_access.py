@@ -1,0 +1,119 @@
+"""What both Cosmos DB stores share: a container made if missing, errors translated in one place."""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from azure.core.exceptions import AzureError
+from azure.cosmos import PartitionKey
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+from azure.cosmos.exceptions import CosmosHttpResponseError
+
+from ..errors import ConfigurationError, StoreUnavailable
+
+_SYSTEM = frozenset({"_etag", "_rid", "_self", "_ts", "_attachments"})
+
+LOCAL_CLOCK_ALLOWANCE = 60.0
+"""Seconds by which this machine's clock may be ahead of the service's."""
+
+
+class Container:
+    """One container of one account; nothing is sent before the first call.
+
+    Accounts with several write regions are refused: both regions would take the insert of one key.
+    A missing container is created where the credential may (a local server, a key); with an identity
+    it is the deployment that creates it.
+    """
+
+    def __init__(
+        self, client: CosmosClient, *, database: str, container: str, partition_path: str
+    ) -> None:
+        self._client = client
+        self._database = database
+        self._name = container
+        self._partition_path = partition_path
+        self._checked = False
+        self.items: ContainerProxy = client.get_database_client(database).get_container_client(
+            container
+        )
+
+    async def answer[T](
+        self, call: Callable[[], Awaitable[T]], *, creates: bool = False
+    ) -> T | int:
+        """The answer of one call, or the status by which a condition refused it: 404, 409 or 412.
+
+        ``creates``: the call creates an item, so that 404 can only mean that the container is missing.
+        Anything else raises StoreUnavailable.
+        """
+        try:
+            await self._refuse_several_write_regions()
+            return await call()
+        except CosmosHttpResponseError as error:
+            if error.status_code == 404 and creates:
+                await self._create()
+                return await self.answer(call)
+            if error.status_code in (404, 409, 412):
+                return error.status_code
+            raise unavailable(error) from error
+        except (AzureError, OSError, TimeoutError) as error:
+            raise unavailable(error) from error
+
+    async def close(self) -> None:
+        """Close the client, which other containers may share."""
+        await self._client.close()
+
+    async def _refuse_several_write_regions(self) -> None:
+        if self._checked:
+            return
+        account = await self._client._get_database_account()  # no public call tells it
+        if account._EnableMultipleWritableLocations:
+            raise ConfigurationError(
+                "the Cosmos DB account has several write regions: two regions would both accept the "
+                "insert of one key. Use an account with a single write region"
+            )
+        self._checked = True
+
+    async def _create(self) -> None:
+        try:
+            database = await self._client.create_database_if_not_exists(self._database)
+            await database.create_container_if_not_exists(
+                self._name, PartitionKey(self._partition_path), default_ttl=-1
+            )
+        except CosmosHttpResponseError as error:
+            raise StoreUnavailable(
+                f"Cosmos DB container {self._database}/{self._name} does not exist and may not be "
+                f"created with this credential ({error.status_code}): deploy it first"
+            ) from error
+
+
+def age_of(item: Mapping[str, Any], headers: Mapping[str, str]) -> float:
+    """Seconds since the item was last written, by the service's clock, which counts whole seconds.
+
+    An answer without a Date is judged by this machine's clock, less an allowance for its error.
+    """
+    date = next((value for name, value in headers.items() if name.lower() == "date"), None)
+    now = parsedate_to_datetime(date).timestamp() if date else time.time() - LOCAL_CLOCK_ALLOWANCE
+    return max(0.0, now - float(item["_ts"]))
+
+
+def etag_in(headers: Mapping[str, str]) -> str:
+    """The ETag a write was answered with."""
+    return next(value for name, value in headers.items() if name.lower() == "etag")
+
+
+def without_system(item: Mapping[str, Any]) -> dict[str, Any]:
+    """The document in an item."""
+    return {name: value for name, value in item.items() if name not in _SYSTEM}
+
+
+def unavailable(error: Exception) -> StoreUnavailable:
+    """The one translation of what the driver raises."""
+    headers = getattr(error, "headers", None) or {}
+    hint = headers.get("x-ms-retry-after-ms")
+    status = getattr(error, "status_code", None)
+    what = f"answered {status}" if status else "did not answer"
+    return StoreUnavailable(
+        f"Cosmos DB {what} ({type(error).__name__})",
+        retry_after=float(hint) / 1000 if hint else None,
+    )

@@ -1,0 +1,91 @@
+"""Records in Azure Table Storage, in a table of their own (dedicated placement).
+
+PartitionKey is the consumer and a hash bucket, RowKey the key. A partition takes about 2,000
+operations a second and a storage account 20,000: 64 buckets per consumer spread the load beyond the
+account's own limit, and keep enough records together for a purge to delete 100 in one transaction.
+An entity is at most 1 MiB, a text property 64 KiB: results are capped far below. There is no native
+expiry: `expires_at` is purged by a timer.
+"""
+
+from typing import Any
+
+from azure.core import MatchConditions
+from azure.data.tables import UpdateMode
+from azure.data.tables.aio import TableClient
+
+from ..documents import from_document, to_document
+from ..keys import bucket, storage_id
+from ..records import Record, Stored
+from . import table_access as access
+
+_BUCKETS = 64
+"""Part of every record's address: another number would not find the records that exist."""
+
+
+class TableStore:
+    """A store on one table, created at the first write if it is missing."""
+
+    name = "table"
+
+    def __init__(self, table: TableClient) -> None:
+        self._table = table
+
+    async def read(self, consumer: str, key: str) -> Stored | None:
+        found = await access.read(self._table, *_address(consumer, key))
+        if found is None:
+            return None
+        entity, age = found
+        record = from_document(access.to_document(entity))
+        return Stored(record=record, etag=str(entity.metadata["etag"]), age=age)
+
+    async def insert(self, record: Record) -> Stored | None:
+        entity = _entity(record)
+        answer = await access.answer(lambda: self._table.create_entity(entity), self._table)
+        if isinstance(answer, int):
+            return None
+        return Stored(record=record, etag=str(answer["etag"]))
+
+    async def replace(self, record: Record, etag: str) -> Stored | None:
+        entity = _entity(record)
+        answer = await access.answer(
+            lambda: self._table.update_entity(
+                entity,
+                mode=UpdateMode.REPLACE,
+                etag=etag,
+                match_condition=MatchConditions.IfNotModified,
+            ),
+            self._table,
+        )
+        if isinstance(answer, int):
+            return None
+        return Stored(record=record, etag=str(answer["etag"]))
+
+    async def delete(self, record: Record, etag: str) -> bool:
+        partition, row = _address(record.consumer, record.key)
+        statuses: list[int] = []  # the SDK takes 404 for success; we tell gone from deleted
+
+        def note_status(response: Any) -> None:
+            statuses.append(response.http_response.status_code)
+
+        answer = await access.answer(
+            lambda: self._table.delete_entity(
+                partition,
+                row,
+                etag=etag,
+                match_condition=MatchConditions.IfNotModified,
+                raw_response_hook=note_status,
+            ),
+            self._table,
+        )
+        return answer is None and statuses[-1] != 404
+
+    async def close(self) -> None:
+        await self._table.close()
+
+
+def _address(consumer: str, key: str) -> tuple[str, str]:
+    return f"{storage_id(consumer)}~{bucket(key, _BUCKETS):02d}", storage_id(key)
+
+
+def _entity(record: Record) -> dict[str, object]:
+    return access.to_entity(*_address(record.consumer, record.key), to_document(record))
