@@ -1,0 +1,70 @@
+"""The bridge from the host's loop to the worker's, and the log of what ran."""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from .worker import InvocationResult, Worker
+
+log = logging.getLogger("local.host")
+
+
+class Invocations:
+    """Runs functions on the worker's loop for triggers that live on the host's.
+
+    The two loops are apart, as host and worker are in Azure: a function that blocks its loop
+    must stop neither the renewal of its own lock nor the settlement call it is waiting for.
+    """
+
+    def __init__(self, worker: Worker, worker_loop: asyncio.AbstractEventLoop) -> None:
+        self._worker = worker
+        self._worker_loop = worker_loop
+        self.running = 0
+
+    async def run(
+        self,
+        name: str,
+        data: Any,
+        metadata: Mapping[str, Any],
+        trace_parent: str | None = None,
+    ) -> InvocationResult:
+        """Invoke the function and log how it went; what it raises is in the result."""
+        invocation_id = str(uuid.uuid4())
+        log.info("Executing 'Functions.%s' (id=%s)", name, invocation_id)
+        self.running += 1
+        try:
+            result = await asyncio.wrap_future(
+                asyncio.run_coroutine_threadsafe(
+                    self._worker.invoke(
+                        name,
+                        data,
+                        metadata,
+                        invocation_id=invocation_id,
+                        trace_parent=trace_parent,
+                    ),
+                    self._worker_loop,
+                )
+            )
+        except asyncio.CancelledError:
+            if asyncio.current_task().cancelling():  # type: ignore[union-attr]
+                raise
+            # The function let a CancelledError out: a failure like any other.
+            result = InvocationResult(False, "CancelledError", None, None, 0.0)
+        finally:
+            self.running -= 1
+        outcome = "Succeeded" if result.succeeded else "Failed"
+        milliseconds = round(result.seconds * 1000)
+        if result.succeeded:
+            log.info(
+                "Executed 'Functions.%s' (%s, id=%s, %dms)",
+                name, outcome, invocation_id, milliseconds,
+            )  # fmt: skip
+        else:
+            log.error(
+                "Executed 'Functions.%s' (%s, id=%s, %dms)\n%s",
+                name, outcome, invocation_id, milliseconds,
+                (result.stack_trace or result.exception or "").rstrip(),
+            )  # fmt: skip
+        return result
