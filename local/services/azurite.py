@@ -8,6 +8,7 @@ number of them can run side by side.
 """
 
 import http.client
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -116,6 +117,12 @@ class Azurite:
                     within=START_SECONDS,
                     what=f"its {service} service answered",
                 )
+        except ServiceError as error:
+            self.stop()
+            # Somebody was quicker than the look at the ports above.
+            if complaint := re.search(r"EADDRINUSE\D+[\d.]+:(\d+)", str(error)):
+                raise PortInUse("azurite", int(complaint[1])) from None
+            raise
         except BaseException:
             self.stop()
             raise

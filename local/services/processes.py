@@ -148,9 +148,9 @@ class ChildProcess:
                 if result := condition():
                     return result
             if exit_code is not None:
-                raise self._failure(f"ended with exit code {exit_code} before {what}")
+                raise self.failure(f"ended with exit code {exit_code} before {what}")
             if time.monotonic() > deadline:
-                raise self._failure(f"not within {within:g} s: {what}")
+                raise self.failure(f"not within {within:g} s: {what}")
             time.sleep(POLL_SECONDS)
 
     def wait_for_output(self, pattern: str, *, within: float) -> re.Match[str]:
@@ -169,6 +169,11 @@ class ChildProcess:
         if self._to_terminal or self._log is None or not self._log.exists():
             return ""
         return self._log.read_text(encoding="utf-8", errors="replace")
+
+    def failure(self, reason: str) -> ServiceError:
+        """An error that names the child, the reason, and the end of its log."""
+        tail = "\n".join(f"    {line}" for line in self.output().splitlines()[-TAIL_LINES:])
+        return ServiceError(f"{self.name}: {reason}" + (f"\n{tail}" if tail else ""))
 
     def stop(self) -> int | None:
         """End the child and its process group: ask, wait for `grace` seconds, kill.
@@ -210,10 +215,6 @@ class ChildProcess:
         if self._child is None:
             raise ServiceError(f"{self.name}: not started")
         return self._child
-
-    def _failure(self, reason: str) -> ServiceError:
-        tail = "\n".join(f"    {line}" for line in self.output().splitlines()[-TAIL_LINES:])
-        return ServiceError(f"{self.name}: {reason}" + (f"\n{tail}" if tail else ""))
 
 
 def _exit_code(pid: int) -> int | None:

@@ -111,8 +111,9 @@ class TelemetrySink:
         self._thread.join()
         self._server = self._thread = None
         kept = f"Microsoft-AzureMonitor-*/opentelemetry-python-{self.instrumentation_key}"
+        # The parent is of this key alone as well: its name is a hash of the key and more.
         for folder in Path(tempfile.gettempdir()).glob(kept):
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(folder.parent, ignore_errors=True)
 
     def envelopes[E: Envelope](self, kind: type[E]) -> list[E]:
         """What has arrived of one kind, in order of arrival; of every kind for `Envelope`."""
