@@ -1,0 +1,78 @@
+"""Idempotent Consumer: handling the same message twice has the effect of handling it once.
+
+Three ways, in this order of preference: by nature (no record), `Inbox` (marker and business writes
+in one transaction), `Consumer` (two-phase, for effects outside the store). Adapters for triggers are
+in `.triggers`, stores in `.stores`; nothing here imports an Azure SDK.
+"""
+
+from .attempt import Attempt, current_attempt
+from .consumer import Consumer, Protected
+from .errors import (
+    BusinessConflict,
+    ConfigurationError,
+    DeadlineExceeded,
+    DeliveryRejected,
+    IdempotencyError,
+    InvalidKey,
+    MalformedContent,
+    MissingKey,
+    PermanentFailure,
+    StoreUnavailable,
+    TransientFailure,
+)
+from .events import Event, Observer, all_of
+from .fingerprint import (
+    Fingerprint,
+    canonical_json,
+    canonical_json_without,
+    json_fields,
+    raw_bytes,
+)
+from .inbox import Inbox, InboxStore
+from .keys import joined, storage_id
+from .records import Cause, Delivery, Handled, Outcome, Policy, Record, Status, Stored
+from .results import ResultCodec
+from .store import Store
+from .unit_of_work import UnitOfWork, current_unit
+
+__all__ = [
+    "Attempt",
+    "BusinessConflict",
+    "Cause",
+    "ConfigurationError",
+    "Consumer",
+    "DeadlineExceeded",
+    "Delivery",
+    "DeliveryRejected",
+    "Event",
+    "Fingerprint",
+    "Handled",
+    "IdempotencyError",
+    "Inbox",
+    "InboxStore",
+    "InvalidKey",
+    "MalformedContent",
+    "MissingKey",
+    "Observer",
+    "Outcome",
+    "PermanentFailure",
+    "Policy",
+    "Protected",
+    "Record",
+    "ResultCodec",
+    "Status",
+    "Store",
+    "StoreUnavailable",
+    "Stored",
+    "TransientFailure",
+    "UnitOfWork",
+    "all_of",
+    "canonical_json",
+    "canonical_json_without",
+    "current_attempt",
+    "current_unit",
+    "joined",
+    "json_fields",
+    "raw_bytes",
+    "storage_id",
+]

@@ -7,7 +7,7 @@ after it. Every write is one conditional write; an attempt that was superseded c
 import random
 import uuid
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 from .attempt import Attempt
 from .clock import Clock, SystemClock
@@ -29,6 +29,25 @@ from .records import Delivery, Handled, Outcome, Policy, Record, Status, Stored
 from .results import ResultCodec
 from .running import StillRunning, Stop, Stopped, run_leased
 from .store import Store
+
+
+class Protected(Protocol):
+    """A consumer in any form: what an adapter hands deliveries to."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def handle[R](
+        self,
+        delivery: Delivery,
+        work: Callable[[], Awaitable[R]],
+        codec: ResultCodec[R],
+        *,
+        wait: float | None = None,
+    ) -> Handled[R]:
+        """Do the work unless it was done; the outcome says which."""
+        ...
+
 
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 2.0

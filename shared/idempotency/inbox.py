@@ -9,8 +9,7 @@ there is a duplicate, a conflict elsewhere is a business conflict.
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from contextvars import ContextVar
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -21,91 +20,12 @@ from .documents import RESERVED, from_document, to_document
 from .errors import ConfigurationError, DeadlineExceeded, PermanentFailure
 from .events import HandlerRan, Observer, ignore, observed
 from .fencing import answered
-from .keys import storage_id
 from .outcomes import of_duplicate, of_mismatch, of_quarantined, too_old
 from .records import Delivery, Handled, Outcome, Policy, Record, Status, Stored
 from .results import ResultCodec
+from .unit_of_work import Operation, UnitOfWork, enter_unit
 
 _COMMITS = 4
-
-
-class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """One write of a unit of work, to the document ``id`` of the key's partition."""
-
-    kind: Literal["create", "upsert", "replace", "delete"]
-    id: str
-    document: Mapping[str, Any] | None = None
-    etag: str | None = None
-
-
-class UnitOfWork:
-    """The business writes of one attempt, in one partition; committed with the marker, or not at all.
-
-    Document ids are unique within the key's partition. Values are JSON values.
-    """
-
-    def __init__(self, key: str) -> None:
-        self.key = key
-        self.marker: Mapping[str, Any] = {}
-        self.operations: list[Operation] = []
-        self._ids = {storage_id(key)}
-        self._marked = False
-
-    def mark(self, document: Mapping[str, Any]) -> None:
-        """Create the business entity that is its own marker: its id is the key's.
-
-        Reserved properties are added to it; later business updates must leave them in place. It has
-        no expiry, and deleting it reopens the window for duplicates.
-        """
-        if self._marked:
-            raise ConfigurationError("a unit of work has one marker; mark() was called twice")
-        taken = [name for name in document if name.startswith(RESERVED)]
-        if taken:
-            raise ConfigurationError(f"properties named {RESERVED}* are reserved: {taken}")
-        self._marked = True
-        self.marker = document
-
-    def create(self, id_: str, document: Mapping[str, Any]) -> None:
-        """Create a document; a BusinessConflict when there is one of this id."""
-        self._add(Operation(kind="create", id=id_, document=document))
-
-    def upsert(self, id_: str, document: Mapping[str, Any]) -> None:
-        """Write a document whether it exists or not."""
-        self._add(Operation(kind="upsert", id=id_, document=document))
-
-    def replace(self, id_: str, document: Mapping[str, Any], *, etag: str) -> None:
-        """Replace a document that is still the one ``etag`` names; otherwise a BusinessConflict."""
-        self._add(Operation(kind="replace", id=id_, document=document, etag=etag))
-
-    def delete(self, id_: str, *, etag: str) -> None:
-        """Delete a document that is still the one ``etag`` names; otherwise a BusinessConflict."""
-        self._add(Operation(kind="delete", id=id_, etag=etag))
-
-    def _add(self, operation: Operation) -> None:
-        if operation.id != storage_id(operation.id):
-            raise ConfigurationError(
-                f"{operation.id!r} is no id a store can hold; see storage_id()"
-            )
-        if operation.id in self._ids:
-            raise ConfigurationError(
-                f"a unit of work writes each document once; {operation.id!r} is written twice, or "
-                "is the marker's id"
-            )
-        self._ids.add(operation.id)
-        self.operations.append(operation)
-
-
-_current: ContextVar[UnitOfWork] = ContextVar("idempotency_unit_of_work")
-
-
-def current_unit() -> UnitOfWork:
-    """The unit of work of the calling handler; raises ConfigurationError outside an inbox handler."""
-    unit = _current.get(None)
-    if unit is None:
-        raise ConfigurationError(
-            "there is no unit of work: current_unit() works only inside a handler protected by an Inbox"
-        )
-    return unit
 
 
 class Marker(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,16 +96,15 @@ class Inbox:
         work: Callable[[], Awaitable[R]],
         codec: ResultCodec[R],
         *,
-        body: bytes = b"",
         wait: float | None = None,
     ) -> Handled[R]:
         """Run the handler and commit its unit of work unless the key has its marker.
 
-        ``wait`` is ignored: an inbox has no attempt in flight. Raises StoreUnavailable,
+        ``wait`` makes no difference: an inbox has no attempt in flight. Raises StoreUnavailable,
         BusinessConflict, and whatever the handler raised; then nothing was written.
         """
         return await observed(
-            self._handle(delivery, work, codec, body),
+            self._handle(delivery, work, codec),
             consumer=self.name,
             delivery=delivery,
             observer=self._observer,
@@ -197,14 +116,13 @@ class Inbox:
         delivery: Delivery,
         work: Callable[[], Awaitable[R]],
         codec: ResultCodec[R],
-        body: bytes,
     ) -> Handled[R]:
         owner = uuid.uuid4().hex
         expired = too_old(delivery, self.policy, self._clock.now())
         marker = await self._read(delivery.key) if delivery.redelivered or expired else None
         if marker is None and expired:
             return expired
-        ready: tuple[UnitOfWork, R] | None = None
+        ready: tuple[UnitOfWork, str] | None = None
         for _ in range(_COMMITS):
             stored = marker.stored if marker else None
             decision = decide(stored, owner=owner, fingerprint=delivery.fingerprint)
@@ -212,19 +130,19 @@ class Inbox:
                 case Action.CLAIM:
                     if ready is None:
                         try:
-                            ready = await self._run(delivery, owner, work)
+                            ready = await self._run(delivery, owner, work, codec)
                         except PermanentFailure as failure:
                             return Handled(
                                 outcome=Outcome.FAILED,
                                 reason=failure.reason,
                                 description=failure.description,
                             )
-                    if await self._committed(delivery, owner, *ready, codec):
-                        return Handled(outcome=Outcome.PROCESSED, result=ready[1], attempt=1)
+                    if await self._committed(delivery, owner, *ready):
+                        return _processed(codec.decode(ready[1]))
                 case Action.CONFIRM if ready is not None:
-                    return Handled(outcome=Outcome.PROCESSED, result=ready[1], attempt=1)
+                    return _processed(codec.decode(ready[1]))
                 case Action.MISMATCH if marker is not None:
-                    return of_mismatch(marker.stored.record, self._changed(marker, body))
+                    return of_mismatch(marker.stored.record, self._changed(marker, delivery.body))
                 case Action.QUARANTINED if marker is not None:
                     return of_quarantined(marker.stored.record)
                 case _ if marker is not None:
@@ -233,8 +151,13 @@ class Inbox:
         return Handled(outcome=Outcome.IN_FLIGHT, retry_after=1.0)
 
     async def _run[R](
-        self, delivery: Delivery, owner: str, work: Callable[[], Awaitable[R]]
-    ) -> tuple[UnitOfWork, R]:
+        self,
+        delivery: Delivery,
+        owner: str,
+        work: Callable[[], Awaitable[R]],
+        codec: ResultCodec[R],
+    ) -> tuple[UnitOfWork, str]:
+        """The handler's unit of work, and its result as it will be kept."""
         unit = UnitOfWork(delivery.key)
         deadline = self._clock.monotonic() + self.policy.deadline
         attempt = Attempt(
@@ -243,14 +166,14 @@ class Inbox:
 
         async def run() -> R:
             enter(attempt)
-            _current.set(unit)
+            enter_unit(unit)
             return await work()
 
         began = self._clock.monotonic()
         try:
             async with asyncio.timeout(self.policy.deadline) as timeout:
                 # a task of its own: the context variables end with it
-                return unit, await asyncio.create_task(run())
+                return unit, codec.encode(await asyncio.create_task(run()))
         except TimeoutError as error:
             if not timeout.expired():
                 raise
@@ -261,8 +184,8 @@ class Inbox:
         finally:
             self._observer(HandlerRan(consumer=self.name, duration=self._clock.monotonic() - began))
 
-    async def _committed[R](
-        self, delivery: Delivery, owner: str, unit: UnitOfWork, result: R, codec: ResultCodec[R]
+    async def _committed(
+        self, delivery: Delivery, owner: str, unit: UnitOfWork, result: str
     ) -> bool:
         now = self._clock.now()
         record = Record(
@@ -271,7 +194,7 @@ class Inbox:
             status=Status.COMPLETED,
             owner=owner,
             fingerprint=delivery.fingerprint,
-            result=codec.encode(result),
+            result=result,
             started_at=now,
             finished_at=now,
             first_sequence_number=delivery.sequence_number,
@@ -291,6 +214,10 @@ class Inbox:
 
     async def _read(self, key: str) -> Marker | None:
         return await answered(lambda: self._store.read(key), self._clock, within=self.policy.lease)
+
+
+def _processed[R](result: R) -> Handled[R]:
+    return Handled(outcome=Outcome.PROCESSED, result=result, attempt=1)
 
 
 def marker_of(document: Mapping[str, Any], *, etag: str, age: float) -> Marker:

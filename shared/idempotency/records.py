@@ -59,7 +59,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     ``redelivered`` is the broker's word that this message was handed out before. ``sent_at`` is the
     *original* time of sending in seconds since the epoch, also for a re-send; None when nothing
     trustworthy tells it. ``forced`` marks an operator's re-send: no memory of this process may
-    answer it.
+    answer it. ``body`` is there for the evidence of a mismatch; it never shows in a repr or a log.
     """
 
     key: str
@@ -72,6 +72,12 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     correlation_id: str | None = None
     trace_parent: str | None = None
     forced: bool = False
+    body: bytes = b""
+
+    def __repr__(self) -> str:
+        return (
+            f"Delivery(key={self.key!r}, trigger={self.trigger!r}, body of {len(self.body)} bytes)"
+        )
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):

@@ -94,17 +94,17 @@ async def _ended(task: "asyncio.Task[Any]") -> bool:
     return task.done()
 
 
-def as_work(handler: Callable[..., Any], *args: object) -> Callable[[], Awaitable[Any]]:
+def as_work(handler: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[[], Awaitable[Any]]:
     """A call of a handler as asynchronous work; a synchronous handler runs in a thread.
 
     A thread cannot be cancelled: the work of a cancelled synchronous handler ends only when its
     function returns, which is what keeps its record from being released under its feet.
     """
     if inspect.iscoroutinefunction(handler):
-        return lambda: handler(*args)
+        return lambda: handler(*args, **kwargs)
 
     async def in_thread() -> Any:
-        running = asyncio.ensure_future(asyncio.to_thread(handler, *args))
+        running = asyncio.ensure_future(asyncio.to_thread(handler, *args, **kwargs))
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:

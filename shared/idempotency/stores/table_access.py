@@ -26,7 +26,7 @@ async def answer[T](call: Callable[[], Awaitable[T]], table: TableClient) -> T |
     try:
         return await call()
     except HttpResponseError as error:
-        if _code(error) == "TableNotFound":
+        if code_of(error) == "TableNotFound":
             await _create(table)
             return await answer(call, table)
         if error.status_code in (404, 409, 412):
@@ -101,7 +101,7 @@ async def _create(table: TableClient) -> None:
         raise _unavailable(error) from error
 
 
-def _code(error: HttpResponseError) -> str:
+def code_of(error: HttpResponseError) -> str:
     headers: Mapping[str, str] = getattr(error.response, "headers", {})
     # a refused transaction answers 202 and tells its code in the body only
     return headers.get("x-ms-error-code") or str(getattr(error, "error_code", ""))

@@ -1,0 +1,81 @@
+"""The inbox in Azure Cosmos DB for NoSQL: one transactional batch per message.
+
+The partition key is the key itself, in a property of every document; the marker's id is the key's
+storage form. A batch takes one logical partition, 100 operations and 2 MB; a logical partition
+holds 20 GB.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from azure.cosmos.exceptions import CosmosBatchOperationError
+
+from ..errors import BusinessConflict
+from ..inbox import Marker, marker_of
+from ..keys import storage_id
+from ..unit_of_work import Operation
+from .cosmos_access import Container, age_of, without_system
+
+
+class CosmosInbox:
+    """Markers and business documents in one container, partitioned by ``partition_property``."""
+
+    name = "cosmos"
+
+    def __init__(self, container: Container, *, partition_property: str) -> None:
+        self._container = container
+        self._items = container.items
+        self._partition_property = partition_property
+
+    async def read(self, key: str) -> Marker | None:
+        item = await self._container.answer(
+            lambda: self._items.read_item(storage_id(key), partition_key=key)
+        )
+        if isinstance(item, int):
+            return None
+        age = age_of(item, item.get_response_headers())
+        return marker_of(without_system(item), etag=str(item["_etag"]), age=age)
+
+    async def commit(
+        self, key: str, marker: Mapping[str, Any], operations: tuple[Operation, ...]
+    ) -> bool:
+        batch = [("create", (self._item(key, storage_id(key), marker),))]
+        batch += [self._written(key, operation) for operation in operations]
+
+        async def execute() -> CosmosBatchOperationError | None:
+            try:
+                await self._items.execute_item_batch(batch, partition_key=key)
+            except CosmosBatchOperationError as error:
+                if error.status_code in (404, 409, 412):
+                    return error
+                raise
+            return None
+
+        refused = await self._container.answer(execute, creates=True)
+        if refused is None:
+            return True
+        if isinstance(refused, CosmosBatchOperationError) and refused.error_index:
+            operation = operations[refused.error_index - 1]
+            raise BusinessConflict(
+                f"{operation.kind} of document {operation.id!r} was refused "
+                f"({refused.status_code}); nothing was written",
+                operation=refused.error_index - 1,
+                status=refused.status_code or 0,
+            )
+        return False
+
+    async def close(self) -> None:
+        await self._container.close()
+
+    def _item(self, key: str, id_: str, document: Mapping[str, Any]) -> dict[str, Any]:
+        return {**document, "id": id_, self._partition_property: key}
+
+    def _written(self, key: str, operation: Operation) -> tuple[Any, ...]:
+        item = self._item(key, operation.id, operation.document or {})
+        match operation.kind:
+            case "create" | "upsert":
+                return (operation.kind, (item,))
+            case "replace":
+                return ("replace", (operation.id, item), {"if_match_etag": operation.etag})
+            case "delete":
+                return ("delete", (operation.id,), {"if_match_etag": operation.etag})

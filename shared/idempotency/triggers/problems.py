@@ -1,0 +1,61 @@
+"""Refusals over HTTP as `application/problem+json` (RFC 9457); never a stack trace, never a payload."""
+
+import json
+import math
+
+import azure.functions as func
+
+_TYPES = "/api/problems#"
+"""Where the app explains its refusals: see TYPES."""
+
+TYPES = {
+    "key-missing": "The route requires an Idempotency-Key header, and the request has none.",
+    "key-invalid": "The Idempotency-Key is not 1 to 255 characters of printable ASCII.",
+    "key-reused": "The key was used before with another method, path, query or body. Use a new key.",
+    "in-flight": "The original request is still running. Wait as Retry-After says, then send again.",
+    "response-not-kept": "The request was processed, but its response was too large to be replayed.",
+    "store-unavailable": "The record store is down; nothing ran. Send again with the same key.",
+    "try-again": "The request cannot be processed now. Send again with the same key.",
+    "failed": "The request failed and was not recorded. Send again with the same key.",
+    "quarantined": "The effect of an earlier attempt is unknown; a person has to look at it.",
+    "malformed": "The request's content is not what the route takes; the detail names the field.",
+    "too-large": "The request's body is larger than the route takes.",
+    "not-found": "There is nothing at this address.",
+}
+"""What each problem type means; the last part of its `type` is the name."""
+
+_TITLES = {
+    400: "The request cannot be processed as it was sent",
+    404: "There is no such thing",
+    409: "The original request is still being processed",
+    413: "The request is too large",
+    422: "The Idempotency-Key was used before for another request",
+    500: "The request failed",
+    503: "The service cannot process the request now",
+}
+
+
+def problem(
+    status: int,
+    name: str,
+    detail: str,
+    *,
+    title: str | None = None,
+    retry_after: float | None = None,
+) -> func.HttpResponse:
+    """A refusal: ``name`` is the stable last part of its type, ``retry_after`` in seconds."""
+    body = {
+        "type": _TYPES + name,
+        "title": title or _TITLES.get(status, "The request failed"),
+        "status": status,
+        "detail": detail,
+    }
+    headers = {"Cache-Control": "no-store"}
+    if retry_after is not None:
+        headers["Retry-After"] = str(max(1, math.ceil(retry_after)))
+    return func.HttpResponse(
+        json.dumps(body),
+        status_code=status,
+        headers=headers,
+        mimetype="application/problem+json",
+    )
