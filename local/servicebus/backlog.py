@@ -20,9 +20,6 @@ class Backlog:
     def __len__(self) -> int:
         return len(self._messages)
 
-    def __contains__(self, number: int) -> bool:
-        return number in self._messages
-
     def add(self, message: Message, session_id: str | None) -> None:
         """Put a message into its place."""
         number = message.sequence_number

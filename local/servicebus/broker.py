@@ -97,7 +97,7 @@ class Broker:
 
         self._server.run(go_down)
         time.sleep(downtime)
-        self._server.run(self._server.listen)
+        self._server.run(self._server.open_port)
 
     def _run(self, function: Any) -> None:
         self._server.run(function)

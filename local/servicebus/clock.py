@@ -1,5 +1,6 @@
 """The broker's clock: real time plus an offset that tests and the demo may move forward."""
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -29,6 +30,7 @@ class Clock:
         self._source = source or _steady_source()
         self._on_advance = on_advance
         self._offset = 0.0
+        self._moving = threading.Lock()
 
     def now(self) -> float:
         """Seconds since the epoch, offset included."""
@@ -38,7 +40,8 @@ class Clock:
         """Move time forward; time never goes back (ValueError)."""
         if seconds < 0:
             raise ValueError(f"the clock only moves forward, not by {seconds} seconds")
-        self._offset += seconds
+        with self._moving:
+            self._offset += seconds
         self._on_advance()
 
     def to_wire(self, moment: float) -> float:

@@ -70,6 +70,8 @@ class Management:
                 raise Unsupported(f"The operation '{request.operation}' is not supported here.")
         except Refusal as refusal:
             reply(Reply.refused(refusal))
+        except (KeyError, TypeError, ValueError) as error:
+            reply(Reply(400, f"Unfit arguments: {error!r}", "com.microsoft:argument-error"))
 
     @property
     def queue(self) -> Queue:

@@ -54,9 +54,8 @@ class Queue:
         self._backlog = Backlog()
         self._locks = Locks(clock, settings.lock.total_seconds())
         self._deferred: dict[int, Message] = {}
-        self._scheduled: dict[int, Message] = {}
-        self._due = Timetable()
-        self._expiries = Timetable()
+        self._scheduled = Timetable[Message]()
+        self._expiries = Timetable[Message]()
 
     # ---------------------------------------------------------------- sending
 
@@ -73,8 +72,7 @@ class Queue:
         message = Message(content, next(self._numbers), dict(content.properties), enqueued_at=now)
         if content.scheduled_for is not None and content.scheduled_for > now:
             message.state = State.SCHEDULED
-            self._scheduled[message.sequence_number] = message
-            self._due.add(message.sequence_number, content.scheduled_for)
+            self._scheduled.add(message.sequence_number, content.scheduled_for, message)
         else:
             self._activate(message)
         return message.sequence_number
@@ -82,9 +80,8 @@ class Queue:
     def cancel(self, number: int) -> None:
         """Take back a scheduled message; MessageNotFound if it is not, or no longer, there."""
         self.sweep()
-        if self._scheduled.pop(number, None) is None:
+        if self._scheduled.take_back(number) is None:
             raise MessageNotFound(f"There is no scheduled message {number}.")
-        self._due.discard(number)
 
     # ---------------------------------------------------------------- receiving
 
@@ -146,7 +143,7 @@ class Queue:
             case Outcome.COMPLETED:
                 self._tally.completed += 1
                 self._locks.release(lock)
-                self._expiries.discard(message.sequence_number)
+                self._expiries.take_back(message.sequence_number)
             case Outcome.ABANDONED:
                 self._tally.abandoned += 1
                 self._give_back(lock, counted=True)
@@ -208,19 +205,19 @@ class Queue:
             self._end_session(session, counted=True)
         for lock in self._locks.expired():
             self._expire(lock)
-        for number in self._due.pop_due(now):
-            self._activate(self._scheduled.pop(number))
-        for number in self._expiries.pop_due(now):
-            message = self._backlog.discard(number) or self._deferred.pop(number, None)
-            if message is not None:  # else someone holds it: judged when it comes back
-                self._expire_message(message)
+        for message in self._scheduled.pop_due(now):
+            self._activate(message)
+        for message in self._expiries.pop_due(now):
+            number = message.sequence_number
+            if self._backlog.discard(number) or self._deferred.pop(number, None):
+                self._expire_message(message)  # else it is held: judged when it comes back
 
     def next_moment(self) -> float | None:
         """When `sweep` will next have something to do; None if nothing is waiting for time."""
         moments = (
             self._locks.next_expiry(),
             self.sessions.next_expiry(),
-            self._due.next_moment(),
+            self._scheduled.next_moment(),
             self._expiries.next_moment(),
         )
         return min((moment for moment in moments if moment is not None), default=None)
@@ -236,7 +233,7 @@ class Queue:
         seconds = min((limit for limit in limits if limit is not None), default=None)
         if seconds is not None:
             message.expires_at = now + seconds
-            self._expiries.add(message.sequence_number, message.expires_at)
+            self._expiries.add(message.sequence_number, message.expires_at, message)
         self._backlog.add(message, self._session_of(message))
 
     def _deliver(self, message: Message, session: SessionLock | None) -> Lock:
@@ -282,7 +279,7 @@ class Queue:
         if self.dead_letters is None:
             return
         self._tally.dead_lettered += 1
-        self._expiries.discard(message.sequence_number)
+        self._expiries.take_back(message.sequence_number)
         said = {REASON: reason, DESCRIPTION: description}
         message.properties |= {key: text for key, text in said.items() if text is not None}
         message.state, message.expires_at, message.dead_letter_source = (
@@ -305,5 +302,5 @@ class Queue:
             self._backlog.messages(),
             self._locks.messages(),
             self._deferred.values(),
-            self._scheduled.values(),
+            self._scheduled.items(),
         )

@@ -25,8 +25,7 @@ class Topic:
         self._subscriptions = subscriptions
         self._history = DetectionHistory(settings.detection_window, clock)
         self._numbers = itertools.count(1)
-        self._scheduled: dict[int, Content] = {}
-        self._due = Timetable()
+        self._scheduled = Timetable[Content]()
         self._sent = 0
         self._dropped = 0
 
@@ -39,8 +38,7 @@ class Topic:
             return None
         number = next(self._numbers)
         if content.scheduled_for is not None and content.scheduled_for > self._clock.now():
-            self._scheduled[number] = content
-            self._due.add(number, content.scheduled_for)
+            self._scheduled.add(number, content.scheduled_for, content)
         else:
             self._copy(content)
         return number
@@ -48,18 +46,17 @@ class Topic:
     def cancel(self, number: int) -> None:
         """Take back a scheduled message; MessageNotFound if it is not, or no longer, there."""
         self.sweep()
-        if self._scheduled.pop(number, None) is None:
+        if self._scheduled.take_back(number) is None:
             raise MessageNotFound(f"There is no scheduled message {number}.")
-        self._due.discard(number)
 
     def sweep(self) -> None:
         """Copy what fell due."""
-        for number in self._due.pop_due(self._clock.now()):
-            self._copy(self._scheduled.pop(number))
+        for content in self._scheduled.pop_due(self._clock.now()):
+            self._copy(content)
 
     def next_moment(self) -> float | None:
         """When `sweep` will next have something to do."""
-        return self._due.next_moment()
+        return self._scheduled.next_moment()
 
     def counts(self) -> Counts:
         """What came in; what became of it, its subscriptions know."""

@@ -93,10 +93,11 @@ def _sections(payload: bytes) -> Iterator[Section]:
             described: Any = data.get_object()
         except (ProtonException, ValueError) as error:
             raise Malformed(f"Byte {position} of the message cannot be decoded: {error}") from error
-        if not isinstance(described, Described) or described.descriptor not in range(0x70, 0x79):
+        code = described.descriptor if isinstance(described, Described) else None
+        if not isinstance(code, int) or not HEADER <= code <= FOOTER:
             raise Malformed(f"Byte {position} of the message starts no AMQP section.")
         raw = payload[position : position + length]
-        yield Section(int(described.descriptor), raw, owned(described.value))
+        yield Section(code, raw, owned(described.value))
         position += length
 
 
