@@ -4,6 +4,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Mapping
+from concurrent.futures import Future
 from typing import Any
 
 from .worker import InvocationResult, Worker
@@ -21,7 +22,12 @@ class Invocations:
     def __init__(self, worker: Worker, worker_loop: asyncio.AbstractEventLoop) -> None:
         self._worker = worker
         self._worker_loop = worker_loop
-        self.running = 0
+        self._unfinished: set[Future[InvocationResult]] = set()
+
+    @property
+    def running(self) -> int:
+        """How many invocations have not ended, those nobody waits for any more included."""
+        return len(self._unfinished)
 
     async def run(
         self,
@@ -33,27 +39,22 @@ class Invocations:
         """Invoke the function and log how it went; what it raises is in the result."""
         invocation_id = str(uuid.uuid4())
         log.info("Executing 'Functions.%s' (id=%s)", name, invocation_id)
-        self.running += 1
+        future = asyncio.run_coroutine_threadsafe(
+            self._worker.invoke(
+                name, data, metadata, invocation_id=invocation_id, trace_parent=trace_parent
+            ),
+            self._worker_loop,
+        )
+        self._unfinished.add(future)
+        future.add_done_callback(self._unfinished.discard)
         try:
-            result = await asyncio.wrap_future(
-                asyncio.run_coroutine_threadsafe(
-                    self._worker.invoke(
-                        name,
-                        data,
-                        metadata,
-                        invocation_id=invocation_id,
-                        trace_parent=trace_parent,
-                    ),
-                    self._worker_loop,
-                )
-            )
+            # A host that gives up waiting does not stop the function, here as in Azure.
+            result = await asyncio.shield(asyncio.wrap_future(future))
         except asyncio.CancelledError:
-            if asyncio.current_task().cancelling():  # type: ignore[union-attr]
+            if not future.cancelled():
                 raise
             # The function let a CancelledError out: a failure like any other.
             result = InvocationResult(False, "CancelledError", None, None, 0.0)
-        finally:
-            self.running -= 1
         outcome = "Succeeded" if result.succeeded else "Failed"
         milliseconds = round(result.seconds * 1000)
         if result.succeeded:

@@ -10,6 +10,7 @@ running invocations finish, and is gone.
 import asyncio
 import os
 import re
+import signal
 import sys
 import tempfile
 import time
@@ -112,6 +113,10 @@ class HostProcess:
     def output(self) -> str:
         """Everything it has printed so far, and after its end everything it had printed."""
         return self._process.output() if self._last_output is None else self._last_output
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal and do not wait."""
+        os.kill(self._process.pid, number)
 
     def stop(self) -> int | None:
         """Ask it to end and wait; the exit code, None when it was ended before."""

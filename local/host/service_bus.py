@@ -89,14 +89,17 @@ class ServiceBusTrigger:
         self._settlement = settlement
         self._most = _most_receivers(source, settings)
         self._lanes: set[asyncio.Task[None]] = set()
+        self._opening: set[asyncio.Task[None] | None] = set()
         self._waiting = 0
         self._open = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._client, self._credential = _connect(connection)
+        self._client, self._credential = _connect(connection, sessions=source.sessions)
 
     async def start(self) -> None:
         """Begin to receive; waits a little for the broker, then goes on trying by itself."""
         self._add_lane()
+        if self._source.sessions:
+            return  # its link opens when a session has a message
         try:
             await asyncio.wait_for(self._open.wait(), OPENING)
         except TimeoutError:
@@ -105,6 +108,9 @@ class ServiceBusTrigger:
     async def stop(self, grace: float) -> None:
         """Stop receiving, let running invocations finish within the grace, close the client."""
         self._stopping.set()
+        for lane in self._opening:
+            if lane is not None:
+                lane.cancel()
         if self._lanes:
             _, late = await asyncio.wait(self._lanes, timeout=grace)
             for lane in late:
@@ -113,6 +119,21 @@ class ServiceBusTrigger:
         await self._client.close()
         if self._credential is not None:
             await self._credential.close()
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[ServiceBusReceiver]:
+        """A receiver with its link; waiting for one may be cut short by a stop."""
+        lane = asyncio.current_task()
+        self._opening.add(lane)
+        try:
+            receiver = await self._receiver().__aenter__()
+        finally:
+            self._opening.discard(lane)
+        self._open.set()
+        try:
+            yield receiver
+        finally:
+            await receiver.close()
 
     def _receiver(self) -> ServiceBusReceiver:
         options: dict[str, Any] = {
@@ -136,14 +157,12 @@ class ServiceBusTrigger:
         failures = 0
         while not self._stopping.is_set():
             try:
-                async with self._receiver() as receiver:
+                async with self._opened() as receiver:
                     failures = 0
-                    self._open.set()
                     if await self._serve(receiver):
                         return
             except OperationTimeoutError:
-                # No session had a message; the broker is there, and the next try follows at once.
-                self._open.set()
+                continue  # no session has a message; the next try follows at once
             except Exception as error:  # noqa: BLE001 - whatever it is, the trigger must go on
                 if self._stopping.is_set():
                     return
@@ -247,13 +266,14 @@ def _most_receivers(source: Subscription, settings: ServiceBusSettings) -> int:
     return 1 if source.batch else settings.max_concurrent_calls
 
 
-def _connect(connection: Connection) -> tuple[ServiceBusClient, Any]:
+def _connect(connection: Connection, *, sessions: bool) -> tuple[ServiceBusClient, Any]:
     """A client, and the credential to close with it where it works with an identity.
 
     Raises BindingError for a connection string that is none.
     """
     retries: dict[str, Any] = {
-        "retry_total": 3,
+        # To the SDK, no session with a message is a failure to be tried again.
+        "retry_total": 0 if sessions else 3,
         "retry_backoff_factor": 0.2,
         "retry_backoff_max": 2,
     }
