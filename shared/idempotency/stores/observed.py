@@ -1,13 +1,15 @@
 """Times every round trip of a store and tells an observer."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from ..clock import Clock, SystemClock
 from ..errors import StoreUnavailable
 from ..events import Observer, StoreCalled
+from ..inbox import InboxStore, Marker
 from ..records import Record, Stored
 from ..store import Store
+from ..unit_of_work import Operation
 
 
 async def timed[T](
@@ -59,6 +61,33 @@ class ObservedStore:
 
     async def delete(self, record: Record, etag: str) -> bool:
         return await self._timed("delete", self._store.delete(record, etag))
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    async def _timed[T](self, operation: str, call: Awaitable[T]) -> T:
+        return await timed(call, self.name, operation, self._observer, self._clock)
+
+
+class ObservedInbox:
+    """An inbox store whose round trips are events; everything else is the inner store's."""
+
+    def __init__(self, store: InboxStore, observer: Observer, clock: Clock | None = None) -> None:
+        self._store = store
+        self._observer = observer
+        self._clock = clock or SystemClock()
+
+    @property
+    def name(self) -> str:
+        return self._store.name
+
+    async def read(self, key: str) -> Marker | None:
+        return await self._timed("read", self._store.read(key))
+
+    async def commit(
+        self, key: str, marker: Mapping[str, Any], operations: tuple[Operation, ...]
+    ) -> bool:
+        return await self._timed("commit", self._store.commit(key, marker, operations))
 
     async def close(self) -> None:
         await self._store.close()

@@ -1,0 +1,109 @@
+"""Orders: submitted over HTTP, queued, made into one document each."""
+
+import json
+from urllib.parse import quote
+
+import azure.functions as func
+import msgspec
+
+from bootstrap import App
+from shared.idempotency import MalformedContent, StoreUnavailable, current_attempt, current_unit
+from shared.idempotency.documents import RESERVED
+from shared.idempotency.triggers import http, service_bus, storage_queue
+from shared.idempotency.triggers.problems import problem
+from shared.orders import Order, SubmittedOrder, parsed
+
+LARGEST_REQUEST = 192 * 1024
+"""Bytes; a Service Bus message of the standard tier holds 256 KB with its properties."""
+
+
+def place_order(body: bytes) -> None:
+    """Make the order's document, which is its own marker, and a line in the order's journal.
+
+    Both are in one transaction with nothing else; the journal is append-only, one line per effect.
+    """
+    order = parsed(body, Order)
+    attempt = current_attempt()
+    if order.order_id != attempt.key:
+        raise MalformedContent(
+            "the message's deduplication key is not its order_id", reason="KeyMismatch"
+        )
+    unit = current_unit()
+    unit.mark(order.document())
+    unit.create(
+        f"placed-{attempt.owner}",
+        {"type": "journal", "effect": "placed", "order_id": order.order_id},
+    )
+
+
+def register(app: func.FunctionApp, parts: App) -> None:
+    """Register the functions whose connections are configured."""
+    if parts.settings.service_bus:
+        _register_service_bus(app, parts)
+    _register_storage_queue(app, parts)
+    _register_http(app, parts)
+
+
+def _register_service_bus(app: func.FunctionApp, parts: App) -> None:
+    @app.function_name("process_order")
+    @app.service_bus_queue_trigger(
+        arg_name="message",
+        queue_name="%ORDERS_QUEUE%",
+        connection="ServiceBusConnection",
+        auto_complete_messages=parts.settlement.auto_complete,
+    )
+    @service_bus.idempotent(
+        parts.process_order, settlement=parts.settlement, pacing=parts.settings.pacing
+    )
+    async def process_order(message: func.ServiceBusMessage) -> None:
+        place_order(message.get_body())
+
+
+def _register_storage_queue(app: func.FunctionApp, parts: App) -> None:
+    @app.function_name("process_order_from_storage_queue")
+    @app.queue_trigger(
+        arg_name="message", queue_name="%ORDERS_STORAGE_QUEUE%", connection="AzureWebJobsStorage"
+    )
+    @storage_queue.idempotent(
+        parts.process_order,
+        key=storage_queue.json_key("order_id"),
+        poison_queue=parts.storage_queues.set_aside,
+        pacing=parts.settings.pacing,
+    )
+    async def process_order_from_storage_queue(message: func.QueueMessage) -> None:
+        place_order(message.get_body())
+
+
+def _register_http(app: func.FunctionApp, parts: App) -> None:
+    @app.function_name("submit_order")
+    @app.route(route="orders", methods=["POST"], auth_level=func.AuthLevel.FUNCTION)
+    @http.idempotent(parts.submit_order)
+    async def submit_order(request: func.HttpRequest) -> func.HttpResponse:
+        body = request.get_body()
+        if len(body) > LARGEST_REQUEST:
+            return problem(413, "too-large", f"an order may have {LARGEST_REQUEST} bytes at most")
+        try:
+            submitted = parsed(body, SubmittedOrder)
+        except MalformedContent as error:
+            return problem(400, "malformed", str(error))
+        order = submitted.named(http.caller_of(request), http.idempotency_key_of(request))
+        await parts.send_order(order.order_id, msgspec.json.encode(order))
+        return func.HttpResponse(
+            json.dumps({"order_id": order.order_id, "status": "accepted"}),
+            status_code=202,
+            headers={"Location": f"/api/orders/{quote(order.order_id, safe='')}"},
+            mimetype="application/json",
+        )
+
+    @app.function_name("get_order")
+    @app.route(route="orders/{order_id}", methods=["GET"], auth_level=func.AuthLevel.FUNCTION)
+    async def get_order(request: func.HttpRequest) -> func.HttpResponse:
+        order_id = request.route_params["order_id"]
+        try:
+            marker = await parts.orders.read(order_id)
+        except StoreUnavailable as error:
+            return problem(503, "store-unavailable", str(error), retry_after=error.retry_after or 5)
+        if marker is None:
+            return problem(404, "not-found", "there is no order of this id, or not yet")
+        order = {k: v for k, v in marker.document.items() if not k.startswith(RESERVED)}
+        return func.HttpResponse(json.dumps(order), mimetype="application/json")

@@ -1,0 +1,166 @@
+"""The only reader of the environment: settings -> clients (made when first used) -> stores -> consumers."""
+
+import functools
+import logging
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from shared.idempotency import Consumer, Inbox, InboxStore, Observer, Store, all_of
+from shared.idempotency.stores.observed import ObservedInbox, ObservedStore
+from shared.idempotency.telemetry import Logs, Metrics
+from shared.idempotency.triggers.service_bus import Settlement
+from shared.idempotency.triggers.settlement import BindingSettlement, QuarantineSettlement
+from shared.orders import changed_fields
+from shared.queues import SendOrder, ServiceBusQueues, StorageQueues
+from shared.settings import Connection, Settings
+
+if TYPE_CHECKING:
+    from azure.cosmos.aio import CosmosClient
+    from azure.data.tables.aio import TableClient
+    from azure.servicebus.aio import ServiceBusClient
+    from azure.storage.queue.aio import QueueServiceClient
+
+_ANSWER_WITHIN = 10
+"""Seconds for a connection and for an answer of a store; far below a lease."""
+
+
+class App(msgspec.Struct, frozen=True, kw_only=True):
+    """What the functions are made of."""
+
+    settings: Settings
+    settlement: Settlement
+    orders: InboxStore
+    process_order: Inbox
+    submit_order: Consumer
+    send_order: SendOrder
+    storage_queues: StorageQueues
+
+
+def build(environment: Mapping[str, str] = os.environ) -> App:
+    """The app's parts from its settings; nothing is connected yet.
+
+    Raises ConfigurationError naming the setting that is missing or wrong.
+    """
+    settings = Settings.read(environment)
+    _configure_telemetry(settings)
+    observer = all_of(Metrics(), Logs())
+    records, orders = _stores(settings, observer)
+    queues = ServiceBusQueues(functools.partial(_service_bus_client, settings.service_bus))
+    storage_queues = StorageQueues(
+        functools.partial(_queue_client, settings.queues), orders=settings.orders_storage_queue
+    )
+    send_order: SendOrder = storage_queues.send_order
+    if settings.service_bus:
+        send_order = functools.partial(queues.send_order, settings.orders_queue)
+    return App(
+        settings=settings,
+        settlement=_settlement(settings, queues),
+        orders=orders,
+        process_order=Inbox(
+            "process_order",
+            orders,
+            policy=settings.policy,
+            observer=observer,
+            changed_fields=changed_fields,
+        ),
+        submit_order=Consumer("submit_order", records, policy=settings.policy, observer=observer),
+        send_order=send_order,
+        storage_queues=storage_queues,
+    )
+
+
+def _configure_telemetry(settings: Settings) -> None:
+    """Configure Azure Monitor, unless the worker does it by its own setting."""
+    # the SDKs log every request at INFO
+    logging.getLogger("azure").setLevel(logging.WARNING)
+    if settings.telemetry is None or settings.telemetry_by_worker:
+        return
+    from azure.monitor.opentelemetry import configure_azure_monitor
+
+    configure_azure_monitor(connection_string=settings.telemetry, enable_live_metrics=False)
+
+
+def _stores(settings: Settings, observer: Observer) -> tuple[Store, InboxStore]:
+    """The records of two-phase consumers, and the orders; imports the configured SDK only."""
+    if settings.cosmos:
+        from shared.idempotency.stores.cosmos import PARTITION_PATH, CosmosStore
+        from shared.idempotency.stores.cosmos_access import Container
+        from shared.idempotency.stores.cosmos_inbox import CosmosInbox
+
+        client = _cosmos_client(settings.cosmos, verify_tls=settings.cosmos_verify_tls)
+        container = functools.partial(Container, client, database=settings.cosmos_database)
+        records: Store = CosmosStore(
+            container(container=settings.records_name, partition_path=PARTITION_PATH)
+        )
+        orders: InboxStore = CosmosInbox(
+            container(container=settings.orders_name, partition_path="/order_id"),
+            partition_property="order_id",
+        )
+    else:
+        from shared.idempotency.stores.table import TableStore
+        from shared.idempotency.stores.table_inbox import TableInbox
+
+        records = TableStore(_table_client(settings.tables, settings.records_name))
+        orders = TableInbox(_table_client(settings.tables, settings.orders_name))
+    return ObservedStore(records, observer), ObservedInbox(orders, observer)
+
+
+def _settlement(settings: Settings, queues: ServiceBusQueues) -> Settlement:
+    if settings.settlement == "quarantine-queue":
+        return QuarantineSettlement(functools.partial(queues.quarantine, settings.quarantine_queue))
+    return BindingSettlement()
+
+
+def _table_client(connection: Connection, table: str) -> "TableClient":
+    from azure.data.tables.aio import TableClient
+
+    options: dict[str, Any] = {
+        "retry_total": 2,
+        "connection_timeout": _ANSWER_WITHIN,
+        "read_timeout": _ANSWER_WITHIN,
+    }
+    if connection.connection_string:
+        return TableClient.from_connection_string(connection.connection_string, table, **options)
+    return TableClient(connection.address or "", table, credential=_identity(), **options)
+
+
+def _queue_client(connection: Connection) -> "QueueServiceClient":
+    from azure.storage.queue.aio import QueueServiceClient
+
+    if connection.connection_string:
+        return QueueServiceClient.from_connection_string(connection.connection_string)
+    return QueueServiceClient(connection.address or "", credential=_identity())
+
+
+def _cosmos_client(connection: Connection, *, verify_tls: bool) -> "CosmosClient":
+    from azure.cosmos.aio import CosmosClient
+
+    options: dict[str, Any] = {
+        "connection_timeout": _ANSWER_WITHIN,
+        "connection_verify": verify_tls,
+        "enable_endpoint_discovery": verify_tls,  # a local server names no regions
+    }
+    if connection.connection_string:
+        return CosmosClient.from_connection_string(connection.connection_string, **options)
+    return CosmosClient(connection.address or "", credential=_identity(), **options)
+
+
+def _service_bus_client(connection: Connection | None) -> "ServiceBusClient":
+    from azure.servicebus.aio import ServiceBusClient
+
+    if connection is None:
+        raise RuntimeError("no function that sends to Service Bus is registered without it")
+    if connection.connection_string:
+        return ServiceBusClient.from_connection_string(connection.connection_string)
+    return ServiceBusClient(connection.address or "", credential=_identity())
+
+
+@functools.cache
+def _identity() -> Any:
+    """The app's managed identity in Azure, the developer's login elsewhere."""
+    from azure.identity.aio import DefaultAzureCredential
+
+    return DefaultAzureCredential()

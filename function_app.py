@@ -1,0 +1,11 @@
+"""The composition root: nothing but the app and its functions."""
+
+import azure.functions as func
+
+from blueprints import operations, orders
+from bootstrap import build
+
+app = func.FunctionApp(http_auth_level=func.AuthLevel.FUNCTION)
+parts = build()
+orders.register(app, parts)
+operations.register(app, parts)

@@ -1,0 +1,100 @@
+"""Orders: what a message must hold, and the document it becomes."""
+
+import hashlib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from .idempotency import MalformedContent, joined
+
+type Name = Annotated[str, Meta(min_length=1, max_length=128)]
+_LARGEST_AMOUNT = Decimal(10) ** 12
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One position of an order; ``unit_price`` in the order's currency."""
+
+    sku: Name
+    quantity: Annotated[int, Meta(ge=1, le=1_000_000)]
+    unit_price: Decimal
+
+    def __post_init__(self) -> None:
+        if not (self.unit_price.is_finite() and 0 <= self.unit_price <= _LARGEST_AMOUNT):
+            raise ValueError("Expected a `unit_price` from 0 to 10^12")
+
+
+type Lines = Annotated[tuple[Line, ...], Meta(min_length=1, max_length=5000)]
+type Currency = Annotated[str, Meta(pattern="^[A-Z]{3}$")]
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """An order as it travels: ``order_id`` identifies it in every redelivery and re-send."""
+
+    order_id: Name
+    customer_id: Name
+    currency: Currency
+    lines: Lines
+
+    def total(self) -> Decimal:
+        """The sum of its lines, in its currency."""
+        return sum((line.quantity * line.unit_price for line in self.lines), Decimal())
+
+    def document(self) -> dict[str, Any]:
+        """The document that is kept; amounts are text, so that no store rounds them."""
+        return {
+            "type": "order",
+            **msgspec.to_builtins(self),
+            "total": str(self.total()),
+            "status": "placed",
+            "placed_at": datetime.now(UTC).isoformat(),
+        }
+
+
+class SubmittedOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """An order as a caller submits it: the id may be left to us."""
+
+    customer_id: Name
+    currency: Currency
+    lines: Lines
+    order_id: Name | None = None
+
+    def named(self, caller: str, idempotency_key: str) -> Order:
+        """The order with its id: the caller's own, or one derived from caller and key.
+
+        Derived, not random: a crash between sending and answering cannot make two orders.
+        """
+        order_id = self.order_id
+        if order_id is None:
+            derived = hashlib.sha256(joined(caller, idempotency_key).encode()).hexdigest()
+            order_id = f"ord-{derived[:24]}"
+        return Order(
+            order_id=order_id,
+            customer_id=self.customer_id,
+            currency=self.currency,
+            lines=self.lines,
+        )
+
+
+def parsed[T](body: bytes, as_type: type[T]) -> T:
+    """A JSON body as ``as_type``; raises MalformedContent naming the place, never quoting a value."""
+    if not body:
+        raise MalformedContent("the body is empty", reason="EmptyBody")
+    try:
+        return msgspec.json.decode(body, type=as_type)
+    except msgspec.ValidationError as error:
+        raise MalformedContent(str(error), reason="SchemaViolation") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedContent(f"the body is not JSON: {error}", reason="MalformedJson") from error
+
+
+def changed_fields(document: Mapping[str, Any], body: bytes) -> tuple[str, ...]:
+    """The fields in which a recorded order and a message differ; later updates of it do not count."""
+    try:
+        sent = msgspec.to_builtins(parsed(body, Order))
+    except MalformedContent:
+        return ("body",)
+    return tuple(name for name, value in sent.items() if document.get(name) != value)

@@ -1,0 +1,178 @@
+"""The app's settings: read once from a mapping, checked, and named in every complaint."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from .idempotency.errors import ConfigurationError
+from .idempotency.records import Policy
+from .idempotency.triggers.pacing import Pacing
+
+
+class Connection(msgspec.Struct, frozen=True, kw_only=True):
+    """How to reach one service: by connection string (local), or by address and identity (deployed)."""
+
+    name: str
+    connection_string: str | None = None
+    address: str | None = None
+
+    def __repr__(self) -> str:
+        """Without the connection string, which holds a key."""
+        return f"Connection({self.name}, {self.address or 'by connection string'})"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the app can be told by app settings; every name is explained in the README."""
+
+    store: Literal["table", "cosmos"]
+    tables: Connection
+    queues: Connection
+    service_bus: Connection | None
+    cosmos: Connection | None
+    cosmos_database: str
+    cosmos_verify_tls: bool
+    orders_name: str
+    records_name: str
+    orders_queue: str
+    orders_storage_queue: str
+    quarantine_queue: str
+    settlement: Literal["binding", "quarantine-queue"]
+    policy: Policy
+    pacing: Pacing
+    telemetry: str | None
+    telemetry_by_worker: bool
+
+    @classmethod
+    def read(cls, values: Mapping[str, str]) -> "Settings":
+        """Settings from app settings; raises ConfigurationError naming the one that is wrong."""
+        store: Literal["table", "cosmos"] = _choice(
+            values, "IDEMPOTENCY_STORE", ("table", "cosmos")
+        )
+        service_bus = _service_bus(values)
+        cosmos = _cosmos(values) if store == "cosmos" else None
+        return cls(
+            store=store,
+            tables=_storage(values, "table"),
+            queues=_storage(values, "queue"),
+            service_bus=service_bus,
+            cosmos=cosmos,
+            cosmos_database=_text(values, "COSMOS_DATABASE", "orders"),
+            cosmos_verify_tls=not (cosmos and _is_loopback(cosmos)),
+            orders_name=_text(values, "ORDERS_CONTAINER", "orders"),
+            records_name=_text(values, "RECORDS_CONTAINER", "idempotency"),
+            orders_queue=_text(values, "ORDERS_QUEUE", "orders"),
+            orders_storage_queue=_text(values, "ORDERS_STORAGE_QUEUE", "orders"),
+            quarantine_queue=_text(values, "QUARANTINE_QUEUE", "quarantine"),
+            settlement=_choice(values, "SERVICEBUS_SETTLEMENT", ("binding", "quarantine-queue")),
+            policy=_policy(values),
+            pacing=Pacing(
+                first=_seconds(values, "PACING_FIRST_SECONDS", 1.0),
+                longest=_seconds(values, "PACING_LONGEST_SECONDS", 30.0),
+            ),
+            telemetry=values.get("APPLICATIONINSIGHTS_CONNECTION_STRING") or None,
+            telemetry_by_worker=_flag(values, "PYTHON_APPLICATIONINSIGHTS_ENABLE_TELEMETRY"),
+        )
+
+
+def _storage(values: Mapping[str, str], service: str) -> Connection:
+    name = "AzureWebJobsStorage"
+    address = values.get(f"{name}__{service}ServiceUri")
+    account = values.get(f"{name}__accountName")
+    if not address and account:
+        address = f"https://{account}.{service}.core.windows.net"
+    if address:
+        return Connection(name=name, address=address)
+    if values.get(name):
+        return Connection(name=name, connection_string=_development(values[name]))
+    raise ConfigurationError(
+        f"app setting {name} is missing: set it to UseDevelopmentStorage=true for Azurite, or set "
+        f"{name}__accountName for an account with a managed identity"
+    )
+
+
+def _development(connection_string: str) -> str:
+    """The short form for Azurite, written out: not every SDK knows it."""
+    if connection_string.strip().rstrip(";").lower() != "usedevelopmentstorage=true":
+        return connection_string
+    account = "devstoreaccount1"
+    key = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+    ports = {"Blob": 10000, "Queue": 10001, "Table": 10002}
+    endpoints = ";".join(
+        f"{service}Endpoint=http://127.0.0.1:{port}/{account}" for service, port in ports.items()
+    )
+    return f"DefaultEndpointsProtocol=http;AccountName={account};AccountKey={key};{endpoints};"
+
+
+def _service_bus(values: Mapping[str, str]) -> Connection | None:
+    name = "ServiceBusConnection"
+    namespace = values.get(f"{name}__fullyQualifiedNamespace")
+    if namespace:
+        return Connection(name=name, address=namespace)
+    if values.get(name):
+        return Connection(name=name, connection_string=values[name])
+    return None
+
+
+def _cosmos(values: Mapping[str, str]) -> Connection:
+    name = "COSMOS_CONNECTION"
+    endpoint = values.get(f"{name}__accountEndpoint")
+    if endpoint:
+        return Connection(name=name, address=endpoint)
+    if values.get(name):
+        return Connection(name=name, connection_string=values[name])
+    raise ConfigurationError(
+        f"app setting IDEMPOTENCY_STORE is cosmos, but {name} is missing: set {name}__accountEndpoint "
+        f"for an account with a managed identity, or {name} to a connection string"
+    )
+
+
+def _is_loopback(connection: Connection) -> bool:
+    """A local server has a certificate of its own making; only there it is not verified."""
+    text = (connection.connection_string or connection.address or "").lower()
+    return any(f"//{host}:" in text for host in ("localhost", "127.0.0.1", "[::1]"))
+
+
+def _policy(values: Mapping[str, str]) -> Policy:
+    defaults = Policy()
+    names = ("lease", "heartbeat", "wait", "deadline")
+    chosen: dict[str, Any] = {
+        name: _seconds(values, f"IDEMPOTENCY_{name.upper()}_SECONDS", getattr(defaults, name))
+        for name in names
+    }
+    retention = _seconds(values, "IDEMPOTENCY_RETENTION_DAYS", defaults.retention / 86400) * 86400
+    try:
+        return Policy(**chosen, retention=retention)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"app settings IDEMPOTENCY_*: {error}") from error
+
+
+def _text(values: Mapping[str, str], name: str, default: str) -> str:
+    return values.get(name) or default
+
+
+def _choice[C: str](values: Mapping[str, str], name: str, choices: tuple[C, ...]) -> C:
+    value = values.get(name) or choices[0]
+    for choice in choices:
+        if value == choice:
+            return choice
+    raise ConfigurationError(
+        f"app setting {name} is {value!r}; it must be one of {', '.join(choices)}"
+    )
+
+
+def _seconds(values: Mapping[str, str], name: str, default: float) -> float:
+    value = values.get(name)
+    if not value:
+        return default
+    try:
+        number = float(value)
+    except ValueError:
+        raise ConfigurationError(f"app setting {name} is {value!r}; it must be a number") from None
+    if not 0 < number < float("inf"):
+        raise ConfigurationError(f"app setting {name} is {value}; it must be more than 0")
+    return number
+
+
+def _flag(values: Mapping[str, str], name: str) -> bool:
+    return (values.get(name) or "").lower() in ("1", "true", "yes")
