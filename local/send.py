@@ -112,14 +112,14 @@ def _to_service_bus(client: ServiceBusClient, asked: Sending, where: str) -> str
     message_id = _order_id(asked.body) if asked.message_id is None else asked.message_id
     with client.get_queue_sender(asked.queue) as sender:
         for _ in range(asked.times):
-            sender.send_messages(
-                ServiceBusMessage(
-                    asked.body,
-                    message_id=message_id or None,
-                    content_type="application/json",
-                    application_properties=asked.properties,
-                )
+            message = ServiceBusMessage(
+                asked.body,
+                content_type="application/json",
+                application_properties=asked.properties,
             )
+            # Set afterwards: the constructor makes one up where it is given none.
+            message.message_id = message_id or None
+            sender.send_messages(message)
     named = f"MessageId {message_id!r}" if message_id else "no MessageId"
     return (
         f"sent {asked.times} x {len(asked.body)} bytes with {named} to {asked.queue!r} of {where}"

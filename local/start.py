@@ -122,7 +122,7 @@ def run(options: Options, parts: contextlib.ExitStack) -> NoReturn:
 
     environment = {
         **os.environ,
-        **sink.environment(),
+        **sink.environment(export_seconds=5.0),
         # The interpreter that runs this also runs the app, whatever else is on PATH.
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
         "PYTHONUNBUFFERED": "1",

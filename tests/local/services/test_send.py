@@ -64,6 +64,23 @@ def test_given_a_body_with_an_order_id_then_it_is_the_message_id_of_what_arrives
 
 
 @pytest.mark.integration
+def test_given_an_empty_message_id_then_what_arrives_has_none(
+    order: Path, held: RunFile, broker: "Broker", capsys: pytest.CaptureFixture[str]
+) -> None:
+    from azure.servicebus import ServiceBusClient
+
+    held.write(running(broker.connection_string))
+    assert send.main([str(order), "--run-file", str(held.path), "--message-id", ""]) == 0
+    assert "with no MessageId" in capsys.readouterr().out
+    with (
+        ServiceBusClient.from_connection_string(broker.connection_string) as client,
+        client.get_queue_receiver("orders", max_wait_time=5) as receiver,
+    ):
+        [message] = receiver.receive_messages(max_message_count=1)
+        assert message.message_id is None
+
+
+@pytest.mark.integration
 def test_given_a_queue_that_does_not_exist_then_that_is_the_reason(
     order: Path, held: RunFile, broker: "Broker", capsys: pytest.CaptureFixture[str]
 ) -> None:
