@@ -112,7 +112,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
     yield begun
     if begun.process and begun.process.poll() is None:
         begun.process.terminate()
-        begun.process.communicate(timeout=20)
+        try:
+            begun.process.communicate(timeout=20)
+        finally:
+            begun.process.kill()
 
 
 def answered_environment(running: Running) -> dict[str, str]:
