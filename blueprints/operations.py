@@ -21,7 +21,12 @@ def register(app: func.FunctionApp, parts: App) -> None:
     """Register what needs no connection."""
 
     @app.function_name("health")
-    @app.route(route="health", methods=["GET"], auth_level=func.AuthLevel.ANONYMOUS)
+    @app.route(
+        route="health",
+        trigger_arg_name="request",
+        methods=["GET"],
+        auth_level=func.AuthLevel.ANONYMOUS,
+    )
     async def health(request: func.HttpRequest) -> func.HttpResponse:
         settings = parts.settings
         body = {
@@ -41,7 +46,12 @@ def register(app: func.FunctionApp, parts: App) -> None:
         return func.HttpResponse(json.dumps(body), mimetype="application/json")
 
     @app.function_name("problems")
-    @app.route(route="problems", methods=["GET"], auth_level=func.AuthLevel.ANONYMOUS)
+    @app.route(
+        route="problems",
+        trigger_arg_name="request",
+        methods=["GET"],
+        auth_level=func.AuthLevel.ANONYMOUS,
+    )
     async def problems(request: func.HttpRequest) -> func.HttpResponse:
         retention = parts.settings.policy.retention / 86400
         lines = [

@@ -76,7 +76,12 @@ def _register_storage_queue(app: func.FunctionApp, parts: App) -> None:
 
 def _register_http(app: func.FunctionApp, parts: App) -> None:
     @app.function_name("submit_order")
-    @app.route(route="orders", methods=["POST"], auth_level=func.AuthLevel.FUNCTION)
+    @app.route(
+        route="orders",
+        trigger_arg_name="request",
+        methods=["POST"],
+        auth_level=func.AuthLevel.FUNCTION,
+    )
     @http.idempotent(parts.submit_order)
     async def submit_order(request: func.HttpRequest) -> func.HttpResponse:
         body = request.get_body()
@@ -96,7 +101,12 @@ def _register_http(app: func.FunctionApp, parts: App) -> None:
         )
 
     @app.function_name("get_order")
-    @app.route(route="orders/{order_id}", methods=["GET"], auth_level=func.AuthLevel.FUNCTION)
+    @app.route(
+        route="orders/{order_id}",
+        trigger_arg_name="request",
+        methods=["GET"],
+        auth_level=func.AuthLevel.FUNCTION,
+    )
     async def get_order(request: func.HttpRequest) -> func.HttpResponse:
         order_id = request.route_params["order_id"]
         try:

@@ -1,0 +1,60 @@
+# Everything a person runs. `make` alone lists it.
+SHELL := bash
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+# pyenv resolves python3 by .python-version; elsewhere python3.13 has to be on the PATH.
+PYTHON := $(shell for p in python3 python3.13; do $$p -c 'import sys; sys.exit(sys.version_info[:2] != (3, 13))' 2>/dev/null && echo $$p && break; done)
+RUN := .venv/bin/python
+INSTALLED := .venv/.installed local/node_modules/.installed
+
+ORDERS ?= 120
+STORE ?= table
+PORT ?= 7071
+
+.PHONY: help setup demo start send test test-all check lint explore clean
+
+help: ## List the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(INSTALLED) ## Install everything (the other commands do it by themselves)
+
+.venv/.installed: requirements.txt pyproject.toml
+	@if [ -z "$(PYTHON)" ]; then echo "Python 3.13 is needed: install it with 'pyenv install 3.13', or put python3.13 on the PATH"; exit 1; fi
+	@test -x .venv/bin/python || $(PYTHON) -m venv .venv
+	@echo "Installing Python packages (one of them compiles: about a minute)"
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -e '.[dev]'
+	@touch $@
+
+local/node_modules/.installed: local/package.json local/package-lock.json
+	@if ! command -v npm >/dev/null; then echo "Node.js 20 or later with npm is needed: it runs Azurite and the local Cosmos DB server"; exit 1; fi
+	@echo "Installing Azurite and the local Cosmos DB server"
+	@cd local && npm ci --silent --no-audit --no-fund
+	@touch $@
+
+demo: $(INSTALLED) ## Real orders with every kind of duplicate (ORDERS=120 STORE=table|cosmos UNPROTECTED=1)
+	@$(RUN) -m local.demo --orders $(ORDERS) --store $(STORE) $(if $(UNPROTECTED),--unprotected) $(ARGS)
+
+start: $(INSTALLED) ## Run the app to play with (PORT=7071 STORE=table|cosmos AZURITE_ONLY=1 HOST=func)
+	@exec env STORE=$(STORE) $(RUN) -m local.start --port $(PORT) $(if $(AZURITE_ONLY),--no-service-bus) $(if $(filter func,$(HOST)),--host func) $(ARGS)
+
+send: $(INSTALLED) ## Send a message to the running app (FILE=samples/order.json TO=service-bus|storage-queue)
+	@$(RUN) -m local.send $(or $(FILE),samples/order.json) --to $(or $(TO),service-bus) $(ARGS)
+
+lint: $(INSTALLED) ## Style and types
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/mypy
+
+test: lint ## Style, types and the fast tests
+	@.venv/bin/pytest -q -m "not slow" $(ARGS)
+
+test-all: lint ## Everything: the slow tests too, and the exploration
+	@.venv/bin/pytest -q $(ARGS)
+	@$(MAKE) --no-print-directory explore
+
+explore: $(INSTALLED) ## Every interleaving of two and three deliveries with faults
+	@$(RUN) -m shared.idempotency.exploration $(ARGS)
+
+clean: ## Remove what the commands above have made
+	rm -rf .venv local/node_modules .run build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
