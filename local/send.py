@@ -6,6 +6,9 @@
     --property K=V        an application property; may be repeated
     --times 3             the same message again, as a producer that retries does
 
+Service Bus itself drops the repeats of a MessageId for ten minutes. For repeats that reach the
+app: `--to storage-queue`, or another --message-id and --property Deduplication-Key=ORDER_ID.
+
 To a deployed app: SERVICEBUS_FQDN=NAME.servicebus.windows.net, and `az login`.
 """
 
