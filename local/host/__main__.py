@@ -42,7 +42,10 @@ def main() -> int:
     port = None if arguments.no_http else arguments.port
     if port:
         os.environ.setdefault("WEBSITE_HOSTNAME", f"localhost:{port}")
-    return asyncio.run(_run(Options(app=app, port=port, grace=arguments.grace)))
+    try:
+        return asyncio.run(_run(app, Options(settings, port, arguments.grace)))
+    except KeyboardInterrupt:  # while the app was loading: afterwards Ctrl-C is an orderly stop
+        return 130
 
 
 def _arguments() -> argparse.Namespace:
@@ -91,10 +94,10 @@ def _configure_logging(level: str, *, quiet: bool) -> None:
     host.setLevel(logging.WARNING if quiet else logging.INFO)
 
 
-async def _run(options: Options) -> int:
+async def _run(app: Path, options: Options) -> int:
     """Worker and app on this loop, the host on another one in a thread."""
     try:
-        worker = await Worker.start(options.app)
+        worker = await Worker.start(app)
     except IndexingError as error:
         print(f"The app does not load: {error}", file=sys.stderr)
         print(error.stack_trace, file=sys.stderr, flush=True)

@@ -5,17 +5,17 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
-from . import hostjson
 from .bindings import BindingError, Function, connection, resolve
+from .hostjson import HostSettings
 from .http import HttpTrigger, PortInUseError
 from .invocations import Invocations
 from .routes import RouteError, route
-from .service_bus import ServiceBusTrigger, subscription
+from .service_bus import ServiceBusTrigger
 from .settlement import Settlement
 from .storage_queue import StorageQueueTrigger
+from .subscription import subscription
 from .timer import TimerTrigger
 from .worker import Worker, settlement_address
 
@@ -31,9 +31,9 @@ class Trigger(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run: the app's directory, the HTTP port (None: no HTTP), seconds to finish in."""
+    """How to run: host.json, the HTTP port (None: no HTTP), seconds to finish in."""
 
-    app: Path
+    settings: HostSettings
     port: int | None
     grace: float
 
@@ -45,7 +45,7 @@ class Host:
         self, worker: Worker, worker_loop: asyncio.AbstractEventLoop, options: Options
     ) -> None:
         self._options = options
-        self._settings = hostjson.load(options.app)
+        self._settings = options.settings
         self._functions = [f for f in worker.functions.values() if not _disabled(f)]
         self.invocations = Invocations(worker, worker_loop)
         self._settlement = Settlement()
@@ -66,7 +66,9 @@ class Host:
 
     def request_stop(self) -> None:
         """Ask for an orderly stop, from any thread."""
-        if self._loop is not None:
+        if self._loop is None:
+            self._stop.set()
+        else:
             self._loop.call_soon_threadsafe(self._stop.set)
 
     async def _serve(self) -> int:
@@ -109,14 +111,16 @@ class Host:
             if trigger is not None:
                 self._triggers.append(trigger)
             elif function.trigger_type != "httpTrigger":
+                kind = function.trigger_type
+                sdk_type = " with a parameter of an SDK type" if _takes_sdk_type(function) else ""
                 failures.append(
-                    f"Function '{function.name}': {function.trigger_type} is not pumped locally"
+                    f"Function '{function.name}': {kind}{sdk_type} is not pumped locally"
                 )
         return failures
 
     def _trigger(self, function: Function) -> Trigger | None:
         environment = os.environ
-        if (function.trigger.get("properties") or {}).get("SupportsDeferredBinding") is True:
+        if _takes_sdk_type(function):
             return None
         match function.trigger_type:
             case "serviceBusTrigger":
@@ -195,6 +199,11 @@ class Host:
 def _disabled(function: Function, environment: Mapping[str, str] = os.environ) -> bool:
     value = environment.get(f"AzureWebJobs.{function.name}.Disabled", "")
     return value.lower() in {"true", "1"}
+
+
+def _takes_sdk_type(function: Function) -> bool:
+    properties = function.trigger.get("properties") or {}
+    return properties.get("SupportsDeferredBinding") is True
 
 
 def _say(text: str) -> None:

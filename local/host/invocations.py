@@ -1,6 +1,7 @@
 """The bridge from the host's loop to the worker's, and the log of what ran."""
 
 import asyncio
+import contextvars
 import logging
 import uuid
 from collections.abc import Mapping
@@ -39,11 +40,12 @@ class Invocations:
         """Invoke the function and log how it went; what it raises is in the result."""
         invocation_id = str(uuid.uuid4())
         log.info("Executing 'Functions.%s' (id=%s)", name, invocation_id)
-        future = asyncio.run_coroutine_threadsafe(
-            self._worker.invoke(
-                name, data, metadata, invocation_id=invocation_id, trace_parent=trace_parent
-            ),
-            self._worker_loop,
+        invocation = self._worker.invoke(
+            name, data, metadata, invocation_id=invocation_id, trace_parent=trace_parent
+        )
+        # An empty context: no context variable of the host's may reach the app.
+        future = contextvars.Context().run(
+            asyncio.run_coroutine_threadsafe, invocation, self._worker_loop
         )
         self._unfinished.add(future)
         future.add_done_callback(self._unfinished.discard)

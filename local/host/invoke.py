@@ -14,6 +14,10 @@ Its answer, with what the function asked the settlement actions for:
 
     {"succeeded": true, "exception": null, "response": null, "settlements": [["complete"]]}
 
+A function of cardinality many takes {"messages": [{...}, {...}]} as its arguments. For any other
+trigger, "data" and "metadata" are handed over as they are: {"data": {"json": "{}"}}, with the
+kind of the worker's protocol (json, string, bytes, collection_string, ...) as its only name.
+
 `response` is {"status", "headers", "body"} for HTTP. `Invoker` speaks this from the other side.
 """
 
@@ -30,8 +34,8 @@ from typing import Any, TextIO
 
 from .bindings import Function
 from .http import body
-from .inputs import BUILDERS
-from .protos import TypedData
+from .inputs import BUILDERS, service_bus_batch, service_bus_message
+from .protos import Message, TypedData
 from .settlement import Settlement
 from .worker import IndexingError, InvocationResult, Worker, settlement_address
 
@@ -126,11 +130,9 @@ async def _invoke(worker: Worker, settlement: Settlement, order: dict[str, Any])
     function = worker.functions.get(order["function"])
     if function is None:
         return {"error": f"there is no function '{order['function']}'"}
-    data, metadata = _input(function, order.get("arguments", {}))
+    data, metadata, tokens = _input(function, order)
     message = RecordedMessage()
-    token = metadata.get("LockToken")
-    if token is not None:
-        settlement.locked[token] = message
+    settlement.locked.update(dict.fromkeys(tokens, message))
     result = await worker.invoke(
         function.name, data, metadata, trace_parent=order.get("trace_parent")
     )
@@ -143,13 +145,38 @@ async def _invoke(worker: Worker, settlement: Settlement, order: dict[str, Any])
     }
 
 
-def _input(function: Function, arguments: dict[str, Any]) -> tuple[TypedData, dict[str, Any]]:
-    given = dict(arguments)
-    if isinstance(given.get("body"), dict):
-        given["body"] = base64.b64decode(given["body"]["base64"])
-    for name in MOMENTS & given.keys():
-        given[name] = datetime.fromisoformat(given[name])
-    return BUILDERS[function.trigger_type](**given)
+def _input(
+    function: Function, order: dict[str, Any]
+) -> tuple[TypedData, dict[str, Any], list[str]]:
+    """Data and metadata, and the lock tokens of the messages in them."""
+    if "data" in order:
+        return _raw(order["data"]), order.get("metadata", {}), []
+    arguments = order.get("arguments", {})
+    if "messages" in arguments:
+        inputs = [service_bus_message(**_arguments(one)) for one in arguments["messages"]]
+        data, metadata = service_bus_batch(inputs)
+        return data, metadata, [one["LockToken"] for _, one in inputs]
+    data, metadata = BUILDERS[function.trigger_type](**_arguments(arguments))
+    return data, metadata, [metadata["LockToken"]] if "LockToken" in metadata else []
+
+
+def _arguments(given: dict[str, Any]) -> dict[str, Any]:
+    """A builder's arguments out of their JSON form."""
+    arguments = dict(given)
+    if isinstance(arguments.get("body"), dict):
+        arguments["body"] = base64.b64decode(arguments["body"]["base64"])
+    for name in MOMENTS & arguments.keys():
+        arguments[name] = datetime.fromisoformat(arguments[name])
+    return arguments
+
+
+def _raw(data: dict[str, Any]) -> TypedData:
+    [(kind, value)] = data.items()
+    if kind == "bytes":
+        value = base64.b64decode(value["base64"])
+    if kind.startswith("collection_"):
+        value = Message(**{kind.removeprefix("collection_"): value})
+    return TypedData(**{kind: value})
 
 
 def _response(result: InvocationResult) -> dict[str, Any] | None:

@@ -60,7 +60,15 @@ class Invoker:
 
     def __call__(self, function: str, **arguments: Any) -> dict[str, Any]:
         """Invoke a function with the arguments of the builder for its trigger; see `inputs`."""
-        order = {"function": function, "arguments": arguments}
+        return self._ask({"function": function, "arguments": arguments})
+
+    def raw(
+        self, function: str, data: Mapping[str, Any], metadata: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Invoke a function with data in the worker's own form, such as {"json": "{}"}."""
+        return self._ask({"function": function, "data": data, "metadata": metadata or {}})
+
+    def _ask(self, order: Mapping[str, Any]) -> dict[str, Any]:
         print(json.dumps(order, default=_plain), file=self._process.stdin, flush=True)
         return self._read()
 

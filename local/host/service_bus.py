@@ -4,21 +4,21 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
-from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
+from azure.servicebus.aio import ServiceBusReceiver
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from .bindings import BindingError, Connection, Function, resolve
+from .bindings import Connection
 from .hostjson import ServiceBusSettings
 from .inputs import service_bus_batch
 from .invocations import Invocations
 from .received import LOST, ReceivedMessage, message_input, message_trace_parent
 from .settlement import Settlement
+from .subscription import Subscription, connect
 
 log = logging.getLogger("local.host")
 
@@ -27,44 +27,6 @@ SESSION_WAIT = 2.0  # seconds one try for the next session waits
 SPARE = 20.0  # seconds without a message after which a spare receiver is closed
 OPENING = 10.0  # seconds the start of the host waits for the broker
 LONGEST_PAUSE = 5.0  # seconds between two tries to reach the broker
-
-
-@dataclass(frozen=True, slots=True)
-class Subscription:
-    """What one function listens to, and how it wants its messages."""
-
-    function: str
-    entity: str
-    subscription: str | None
-    auto_complete: bool
-    sessions: bool
-    batch: bool
-    binary: bool
-
-    def __str__(self) -> str:
-        return f"{self.entity}/{self.subscription}" if self.subscription else self.entity
-
-
-def subscription(
-    function: Function, settings: ServiceBusSettings, environment: Mapping[str, str]
-) -> Subscription:
-    """What the function's trigger binding asks for; the binding's own word wins over host.json.
-
-    Raises BindingError when a `%SETTING%` of its names is missing.
-    """
-    trigger = function.trigger
-    topic = trigger.get("topicName")
-    auto_complete = trigger.get("autoCompleteMessages", trigger.get("autoComplete"))
-    name = trigger.get("subscriptionName") if topic else None
-    return Subscription(
-        function=function.name,
-        entity=resolve(str(topic or trigger["queueName"]), environment),
-        subscription=resolve(str(name), environment) if name else None,
-        auto_complete=settings.auto_complete if auto_complete is None else bool(auto_complete),
-        sessions=bool(trigger.get("isSessionsEnabled", False)),
-        batch=str(trigger.get("cardinality", "one")).lower() == "many",
-        binary=str(trigger.get("dataType", "")).lower() == "binary",
-    )
 
 
 class ServiceBusTrigger:
@@ -93,7 +55,7 @@ class ServiceBusTrigger:
         self._waiting = 0
         self._open = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._client, self._credential = _connect(connection, sessions=source.sessions)
+        self._client, self._credential = connect(connection, sessions=source.sessions)
 
     async def start(self) -> None:
         """Begin to receive; waits a little for the broker, then goes on trying by itself."""
@@ -264,26 +226,3 @@ def _most_receivers(source: Subscription, settings: ServiceBusSettings) -> int:
     if source.sessions:
         return settings.max_concurrent_sessions
     return 1 if source.batch else settings.max_concurrent_calls
-
-
-def _connect(connection: Connection, *, sessions: bool) -> tuple[ServiceBusClient, Any]:
-    """A client, and the credential to close with it where it works with an identity.
-
-    Raises BindingError for a connection string that is none.
-    """
-    retries: dict[str, Any] = {
-        # To the SDK, no session with a message is a failure to be tried again.
-        "retry_total": 0 if sessions else 3,
-        "retry_backoff_factor": 0.2,
-        "retry_backoff_max": 2,
-    }
-    if connection.connection_string is None:
-        from azure.identity.aio import DefaultAzureCredential  # slow to import, rarely used
-
-        credential = DefaultAzureCredential()
-        return ServiceBusClient(str(connection.address), credential, **retries), credential
-    try:
-        client = ServiceBusClient.from_connection_string(connection.connection_string, **retries)
-    except ValueError as error:
-        raise BindingError(f"connection string '{connection.name}' is unusable: {error}") from None
-    return client, None

@@ -126,11 +126,10 @@ class StorageQueueTrigger:
         try:
             body = self._decoded(str(message.content))
         except ValueError as error:
-            log.error("queue %s: message %s: %s", self._name, message.id, error)
-            await self._tolerantly(self._to_poison(message), "not moved to the poison queue")
+            await self._give_up(message, str(error))
             return
         if count > self._settings.max_dequeue_count:
-            await self._tolerantly(self._to_poison(message), "not moved to the poison queue")
+            await self._give_up(message, f"delivered {count} times")
             return
         data, metadata = queue_message(
             body,
@@ -150,7 +149,7 @@ class StorageQueueTrigger:
         if result.succeeded:
             await self._tolerantly(self._queue.delete_message(message), "not deleted")
         elif count >= self._settings.max_dequeue_count:
-            await self._tolerantly(self._to_poison(message), "not moved to the poison queue")
+            await self._give_up(message, f"failed {count} times")
         else:
             await self._tolerantly(
                 self._queue.update_message(
@@ -176,11 +175,15 @@ class StorageQueueTrigger:
         updated = await self._queue.update_message(message, visibility_timeout=HIDDEN)
         message.pop_receipt = updated.pop_receipt
 
-    async def _to_poison(self, message: QueueMessage) -> None:
+    async def _give_up(self, message: QueueMessage, why: str) -> None:
         log.warning(
-            "queue %s: message %s has failed %d times: moved to %s-poison",
-            self._name, message.id, message.dequeue_count, self._name,
+            "queue %s: message %s goes to %s-poison: %s",
+            self._name, message.id, self._name, why,
         )  # fmt: skip
+        await self._tolerantly(self._to_poison(message), "not moved to the poison queue")
+
+    async def _to_poison(self, message: QueueMessage) -> None:
+        """Send first, then delete: rather twice in the poison queue than nowhere."""
         try:
             await self._poison.send_message(message.content)
         except ResourceNotFoundError:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from toy_app import ToyApp, eventually
 
 from local.host.process import ROOT, HostProcess
+from tests.local.host.toy_app import ToyApp, eventually
 
 FUNCTIONS = """
 @app.route(route="echo/{id:int}", methods=["POST", "PUT"])
@@ -166,6 +166,24 @@ def test_work_that_does_not_finish_in_time_is_given_up(tmp_path: Path) -> None:
         assert host.stop() == 0
 
     assert "1 invocation(s) did not finish in time" in host.output
+
+
+async def test_it_can_be_held_by_asynchronous_code(tmp_path: Path) -> None:
+    app = ToyApp(
+        tmp_path,
+        """
+        @app.route(route="hello")
+        def hello(req: func.HttpRequest) -> str:
+            return "hello"
+        """,
+        http={"routePrefix": ""},
+    )
+    async with HostProcess(app.folder) as host, httpx.AsyncClient() as client:
+        answer = await client.get(f"{host.base_url}/hello")
+        assert (answer.status_code, answer.text) == (200, "hello")
+        host.kill()
+        with pytest.raises(httpx.ConnectError):
+            await client.get(f"{host.base_url}/hello")
 
 
 def run(app: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -3,16 +3,17 @@
 import itertools
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
-from toy_app import ToyApp, eventually
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSender
 
 from local.host.process import HostProcess
 from local.servicebus import Broker, Entities, QueueSettings, TopicSettings
+from tests.local.host.toy_app import ToyApp, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -63,7 +64,7 @@ async def crowd(message: func.ServiceBusMessage) -> None:
 @app.service_bus_queue_trigger(arg_name="message", queue_name="blocked", connection="Bus")
 async def blocked(message: func.ServiceBusMessage) -> None:
     effect("blocked", message.delivery_count)
-    time.sleep(2.5)  # a handler that blocks its loop for longer than the lock lasts
+    time.sleep(1.6)  # a handler that blocks its loop for longer than the lock lasts
 
 @app.service_bus_topic_trigger(arg_name="message", topic_name="%TOPIC%",
                                subscription_name="%SUBSCRIPTION%", connection="Bus")
@@ -118,12 +119,32 @@ def host(app: ToyApp, bus: Broker) -> Iterator[HostProcess]:
         yield host
 
 
-def send(broker: Broker, entity: str, *messages: ServiceBusMessage) -> None:
+Send = Callable[..., None]
+
+
+@contextmanager
+def sending(broker: Broker) -> Iterator[Send]:
+    """Send messages to a queue or topic, over connections that are closed at the end."""
     with (
         ServiceBusClient.from_connection_string(broker.connection_string) as client,
-        client.get_queue_sender(entity) as sender,
+        ExitStack() as opened,
     ):
-        sender.send_messages(list(messages))
+        senders: dict[str, ServiceBusSender] = {}
+
+        def send(entity: str, *messages: ServiceBusMessage) -> None:
+            if entity not in senders:
+                # For sending, a topic is as good as a queue.
+                senders[entity] = opened.enter_context(client.get_queue_sender(entity))
+            senders[entity].send_messages(list(messages))
+
+        yield send
+
+
+@pytest.fixture(scope="class")
+def send(bus: Broker) -> Iterator[Send]:
+    """For tests that leave the broker's connections alone."""
+    with sending(bus) as send:
+        yield send
 
 
 def seen(app: ToyApp, name: str, body: Any) -> list[list[Any]]:
@@ -132,25 +153,27 @@ def seen(app: ToyApp, name: str, body: Any) -> list[list[Any]]:
 
 @pytest.mark.usefixtures("host")
 class TestAutoComplete:
-    def test_a_handled_message_is_completed(self, app: ToyApp, bus: Broker) -> None:
+    def test_a_handled_message_is_completed(self, app: ToyApp, bus: Broker, send: Send) -> None:
         before = bus.counts("plain").completed
-        send(bus, "plain", ServiceBusMessage(b"\xff\x00", message_id="m-1"))
+        send("plain", ServiceBusMessage(b"\xff\x00", message_id="m-1"))
 
         eventually(lambda: bus.counts("plain").completed == before + 1)
         assert seen(app, "plain", "ff00") == [["m-1", 1]]
 
-    def test_a_failed_message_is_abandoned_and_counted(self, app: ToyApp, bus: Broker) -> None:
+    def test_a_failed_message_is_abandoned_and_counted(
+        self, app: ToyApp, bus: Broker, send: Send
+    ) -> None:
         before = bus.counts("plain")
-        send(bus, "plain", ServiceBusMessage("fails once", message_id="m-2"))
+        send("plain", ServiceBusMessage("fails once", message_id="m-2"))
 
         eventually(lambda: bus.counts("plain").completed == before.completed + 1)
         assert seen(app, "plain", b"fails once".hex()) == [["m-2", 1], ["m-2", 2]]
         assert bus.counts("plain").abandoned == before.abandoned + 1
 
     def test_no_more_calls_run_at_a_time_than_host_json_allows(
-        self, app: ToyApp, bus: Broker
+        self, app: ToyApp, bus: Broker, send: Send
     ) -> None:
-        send(bus, "crowd", *(ServiceBusMessage(str(n)) for n in range(12)))
+        send("crowd", *(ServiceBusMessage(str(n)) for n in range(12)))
         eventually(lambda: bus.counts("crowd").completed == 12)
 
         running = most = 0
@@ -159,21 +182,19 @@ class TestAutoComplete:
             most = max(most, running)
         assert most == SETTINGS["maxConcurrentCalls"]
 
-    def test_a_function_that_blocks_its_loop_keeps_its_lock(self, app: ToyApp, bus: Broker) -> None:
-        send(bus, "blocked", ServiceBusMessage("x"))
+    def test_a_function_that_blocks_its_loop_keeps_its_lock(
+        self, app: ToyApp, bus: Broker, send: Send
+    ) -> None:
+        send("blocked", ServiceBusMessage("x"))
 
         eventually(lambda: bus.counts("blocked").completed == 1)
         assert app.effects("blocked") == [[1]]
         assert bus.counts("blocked").locks_expired == 0
 
     def test_a_subscription_is_served_under_names_from_settings(
-        self, app: ToyApp, bus: Broker
+        self, app: ToyApp, bus: Broker, send: Send
     ) -> None:
-        with (
-            ServiceBusClient.from_connection_string(bus.connection_string) as client,
-            client.get_topic_sender("events") as sender,
-        ):
-            sender.send_messages(ServiceBusMessage("e", application_properties={"a": "b", "n": 1}))
+        send("events", ServiceBusMessage("e", application_properties={"a": "b", "n": 1}))
 
         eventually(lambda: app.effects("subscriber"))
         assert app.effects("subscriber") == [["e", {"a": "b", "n": 1}]]
@@ -181,8 +202,8 @@ class TestAutoComplete:
 
 @pytest.mark.usefixtures("host")
 class TestSettlementActions:
-    def test_a_dead_lettered_message_keeps_its_reason(self, bus: Broker) -> None:
-        send(bus, "manual", ServiceBusMessage("dead-letter", message_id="d-1"))
+    def test_a_dead_lettered_message_keeps_its_reason(self, bus: Broker, send: Send) -> None:
+        send("manual", ServiceBusMessage("dead-letter", message_id="d-1"))
 
         [dead] = eventually(lambda: bus.messages("manual/$deadletterqueue"))
         assert dead.message_id == "d-1"
@@ -190,24 +211,26 @@ class TestSettlementActions:
 
     @pytest.mark.parametrize("body", ["complete", "complete, then fail"])
     def test_a_completed_message_is_gone_whatever_follows(
-        self, app: ToyApp, bus: Broker, body: str
+        self, app: ToyApp, bus: Broker, send: Send, body: str
     ) -> None:
         before = bus.counts("manual")
-        send(bus, "manual", ServiceBusMessage(body))
+        send("manual", ServiceBusMessage(body))
 
         eventually(lambda: bus.counts("manual").completed == before.completed + 1)
         assert len(seen(app, "manual", body)) == 1
         assert bus.counts("manual").abandoned == before.abandoned
 
-    def test_a_deferred_message_waits_for_whoever_asks_for_it(self, bus: Broker) -> None:
-        send(bus, "manual", ServiceBusMessage("defer"))
+    def test_a_deferred_message_waits_for_whoever_asks_for_it(
+        self, bus: Broker, send: Send
+    ) -> None:
+        send("manual", ServiceBusMessage("defer"))
         eventually(lambda: bus.counts("manual").deferred == 1)
 
     def test_without_settlement_the_message_comes_back_only_when_its_lock_ends(
-        self, app: ToyApp, bus: Broker
+        self, app: ToyApp, bus: Broker, send: Send
     ) -> None:
         before = bus.counts("manual")
-        send(bus, "manual", ServiceBusMessage("settle late"))
+        send("manual", ServiceBusMessage("settle late"))
         eventually(lambda: len(seen(app, "manual", "settle late")) >= 2)
 
         (first, began), (second, came_back) = seen(app, "manual", "settle late")[:2]
@@ -218,17 +241,19 @@ class TestSettlementActions:
         assert bus.counts("manual").locks_expired > before.locks_expired
 
     def test_after_its_invocation_a_message_cannot_be_settled(
-        self, app: ToyApp, bus: Broker
+        self, app: ToyApp, bus: Broker, send: Send
     ) -> None:
-        send(bus, "manual", ServiceBusMessage("settle late"))
+        send("manual", ServiceBusMessage("settle late"))
         [answer] = eventually(lambda: app.effects("late"))[0]
         assert "not found" in answer
 
 
 @pytest.mark.usefixtures("host")
 class TestBatchesAndSessions:
-    def test_a_batch_is_one_call_and_all_of_it_is_completed(self, app: ToyApp, bus: Broker) -> None:
-        send(bus, "batched", *(ServiceBusMessage(f"b{n}", message_id=f"m{n}") for n in range(5)))
+    def test_a_batch_is_one_call_and_all_of_it_is_completed(
+        self, app: ToyApp, bus: Broker, send: Send
+    ) -> None:
+        send("batched", *(ServiceBusMessage(f"b{n}", message_id=f"m{n}") for n in range(5)))
 
         eventually(lambda: bus.counts("batched").completed == 5)
         batches = [batch for [batch] in app.effects("batched")]
@@ -238,11 +263,10 @@ class TestBatchesAndSessions:
         assert len(batches) < 5
 
     def test_a_session_s_messages_are_handled_in_order_one_at_a_time(
-        self, app: ToyApp, bus: Broker
+        self, app: ToyApp, bus: Broker, send: Send
     ) -> None:
         sessions = ["a", "b", "c"]
         send(
-            bus,
             "sessions",
             *(ServiceBusMessage(str(n), session_id=s) for n in range(4) for s in sessions),
         )
@@ -259,7 +283,8 @@ class TestTrouble:
     def test_a_restart_of_the_broker_is_survived(self, app: ToyApp, bus: Broker) -> None:
         before = bus.counts("plain").completed
         bus.restart(downtime=0.5)
-        send(bus, "plain", ServiceBusMessage("after the restart"))
+        with sending(bus) as send:
+            send("plain", ServiceBusMessage("after the restart"))
 
         eventually(lambda: bus.counts("plain").completed == before + 1, within=15)
         assert seen(app, "plain", b"after the restart".hex())
@@ -268,13 +293,14 @@ class TestTrouble:
         self, app: ToyApp, bus: Broker
     ) -> None:
         before = bus.counts("plain").completed
-        send(bus, "plain", ServiceBusMessage("slow 0.5"))
-        eventually(lambda: seen(app, "plain", b"slow 0.5".hex()))
+        with sending(bus) as send:
+            send("plain", ServiceBusMessage("slow 1.5"))
+        eventually(lambda: seen(app, "plain", b"slow 1.5".hex()))
 
         bus.drop_connections()
 
         eventually(lambda: bus.counts("plain").completed == before + 1, within=15)
-        assert len(seen(app, "plain", b"slow 0.5".hex())) == 1
+        assert len(seen(app, "plain", b"slow 1.5".hex())) == 1
 
 
 def test_asked_to_end_it_finishes_and_completes_what_it_has_begun(
@@ -284,7 +310,8 @@ def test_asked_to_end_it_finishes_and_completes_what_it_has_begun(
     with Broker(ENTITIES, port=0) as broker:
         with HostProcess(app.folder, environment=environment(broker), port=None) as host:
             pid = host.pid
-            send(broker, "plain", ServiceBusMessage("slow 1"))
+            with sending(broker) as send:
+                send("plain", ServiceBusMessage("slow 2"))
             eventually(lambda: app.effects("plain"))
             host.signal(signal.SIGTERM)
             eventually(lambda: host.exit_code is not None)

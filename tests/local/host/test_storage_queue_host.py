@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 from azure.storage.queue import QueueClient
-from toy_app import ToyApp, eventually
 
 from local.host.process import HostProcess
 from local.services.azurite import Azurite
+from tests.local.host.toy_app import ToyApp, eventually
 
 pytestmark = pytest.mark.integration
 

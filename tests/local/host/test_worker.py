@@ -1,13 +1,14 @@
 """The real worker with toy apps, each in a process of its own, without any service."""
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from toy_app import ToyApp
 
 from local.host.invoker import AppNotLoaded, Invoker
+from tests.local.host.toy_app import ToyApp
 
 FUNCTIONS = """
 @app.route(route="orders/{id}", methods=["POST"])
@@ -34,6 +35,15 @@ async def settle(message: func.ServiceBusMessage, actions: ServiceBusMessageActi
 @app.service_bus_queue_trigger(arg_name="message", queue_name="q", connection="C")
 async def traced(message: func.ServiceBusMessage, context: func.Context) -> None:
     effect("trace", context.trace_context.trace_parent)
+
+@app.service_bus_queue_trigger(arg_name="messages", queue_name="q", connection="C",
+                               cardinality="many")
+async def batch(messages: __import__("typing").List[func.ServiceBusMessage]) -> None:
+    effect("batch", [[m.get_body().decode(), m.message_id, m.delivery_count] for m in messages])
+
+@app.event_grid_trigger(arg_name="event")
+def event(event: func.EventGridEvent) -> None:
+    effect("event", event.id, event.get_json())
 
 @app.queue_trigger(arg_name="message", queue_name="q", connection="C")
 def queued(message: func.QueueMessage) -> None:
@@ -62,6 +72,8 @@ def test_every_function_is_listed_with_its_trigger(invoke: Invoker) -> None:
         "submit": "httpTrigger",
         "settle": "serviceBusTrigger",
         "traced": "serviceBusTrigger",
+        "batch": "serviceBusTrigger",
+        "event": "eventGridTrigger",
         "queued": "queueTrigger",
         "nightly": "timerTrigger",
     }
@@ -157,6 +169,29 @@ def test_queue_and_timer_functions_get_their_metadata(app: ToyApp, invoke: Invok
 
     assert app.effects("queue") == [["b", "i", 2, "2026-03-01T12:00:00+00:00"]]
     assert app.effects("timer") == [[True, "2026-03-01T12:00:00.000000Z"]]
+
+
+def test_in_a_batch_the_ids_shift_when_one_is_missing_as_they_do_in_azure(
+    app: ToyApp, invoke: Invoker
+) -> None:
+    messages = [{"body": "b0"}, {"body": "b1", "message_id": "m1", "delivery_count": 2}]
+
+    assert invoke("batch", messages=messages)["succeeded"]
+
+    assert app.effects("batch") == [[[["b0", "m1", 1], ["b1", None, 2]]]]
+
+
+def test_any_other_trigger_takes_data_in_the_worker_s_own_form(
+    app: ToyApp, invoke: Invoker
+) -> None:
+    event = {
+        "id": "e-1", "topic": "t", "subject": "s", "eventType": "Made", "data": {"n": 1},
+        "eventTime": "2026-03-01T12:00:00Z", "dataVersion": "1",
+    }  # fmt: skip
+
+    assert invoke.raw("event", {"json": json.dumps(event)})["succeeded"]
+
+    assert app.effects("event") == [["e-1", {"n": 1}]]
 
 
 def test_an_app_that_does_not_load_says_why_in_the_worker_s_words(tmp_path: Path) -> None:
