@@ -1,12 +1,16 @@
-"""Observers: events as OpenTelemetry metrics, and as one structured log line per delivery.
+"""Observers: events as OpenTelemetry metrics and links, and as one structured log line per delivery.
 
 Metric names and attributes are stable. No key is ever a metric attribute, no payload ever logged.
+Instruments and tracers may be made before a provider is set: the API hands out proxies, which count
+from the moment the provider is there. What happens before that is dropped.
 """
 
 import logging
-from collections.abc import Mapping
+import re
+import time
+from typing import Any
 
-from opentelemetry import metrics
+from opentelemetry import metrics, trace
 
 from .events import (
     DeliveryFaulted,
@@ -20,16 +24,18 @@ from .events import (
 )
 from .records import Outcome
 
+_NAME = "idempotency"
 _OUTCOMES_TO_LOOK_AT = frozenset(
     {Outcome.MISMATCH, Outcome.FAILED, Outcome.QUARANTINED, Outcome.TOO_OLD}
 )
+_TRACE_PARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 
 
 class Metrics:
-    """An observer that counts. Needs a meter provider: configure Azure Monitor before it is made."""
+    """An observer that counts."""
 
     def __init__(self) -> None:
-        meter = metrics.get_meter("idempotency")
+        meter = metrics.get_meter(_NAME)
         self._deliveries = meter.create_counter("idempotency.deliveries")
         self._duplicates = meter.create_counter("idempotency.duplicates")
         self._age = meter.create_histogram("idempotency.duplicate.age", unit="s")
@@ -67,29 +73,58 @@ class Metrics:
             self._age.record(handled.age, of)
 
 
+class Links:
+    """An observer that gives each duplicate a span, linked to the trace that did the work.
+
+    The span is made when the outcome is known, and reaches back over the delivery's duration.
+    """
+
+    def __init__(self) -> None:
+        self._tracer = trace.get_tracer(_NAME)
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case DeliveryHandled() if event.handled.outcome is Outcome.DUPLICATE:
+                origin = _span_context(event.handled.origin)
+                ended = time.time_ns()
+                span = self._tracer.start_span(
+                    f"{event.consumer} duplicate",
+                    links=[trace.Link(origin)] if origin else [],
+                    start_time=ended - int(event.duration * 1e9),
+                    attributes={
+                        "consumer": event.consumer,
+                        "trigger": event.delivery.trigger,
+                        "cause": str(event.handled.cause),
+                    },
+                )
+                span.end(ended)
+
+
 class Logs:
-    """An observer that writes one line per delivery, its fields as the record's attributes."""
+    """An observer that writes one line per delivery, its fields as the record's attributes.
+
+    The fields are consumer, key, trigger, outcome, attempt, delivery_count, correlation_id, trace_id
+    and duration (seconds), and where they apply cause and reason. A field that is not known is left
+    out, as OpenTelemetry wants it.
+    """
 
     def __init__(self, logger: logging.Logger | None = None) -> None:
-        self._log = logger or logging.getLogger("idempotency")
+        self._log = logger or logging.getLogger(_NAME)
 
     def __call__(self, event: Event) -> None:
         match event:
             case DeliveryHandled():
                 handled = event.handled
-                urgent = handled.failed or handled.outcome in _OUTCOMES_TO_LOOK_AT
                 self._line(
-                    logging.WARNING if urgent else logging.INFO,
+                    handled.failed or handled.outcome in _OUTCOMES_TO_LOOK_AT,
                     event,
-                    {
-                        "outcome": str(handled.outcome),
-                        "cause": str(handled.cause or ""),
-                        "attempt": handled.attempt,
-                        "reason": handled.reason,
-                    },
+                    outcome=str(handled.outcome),
+                    cause=None if handled.cause is None else str(handled.cause),
+                    attempt=handled.attempt,
+                    reason=handled.reason or None,
                 )
             case DeliveryFaulted():
-                self._line(logging.WARNING, event, {"outcome": "fault", "reason": event.error})
+                self._line(True, event, outcome="fault", reason=event.error)
             case Fenced():
                 self._log.warning(
                     "%s: a superseded attempt was refused to %s", event.consumer, event.operation
@@ -101,27 +136,34 @@ class Logs:
                     "%s: the result of %r was not kept: %s", event.consumer, event.key, event.cause
                 )
 
-    def _line(
-        self,
-        level: int,
-        event: DeliveryHandled | DeliveryFaulted,
-        fields: Mapping[str, object],
-    ) -> None:
+    def _line(self, urgent: bool, event: DeliveryHandled | DeliveryFaulted, **told: Any) -> None:
+        level = logging.WARNING if urgent else logging.INFO
+        if not self._log.isEnabledFor(level):
+            return
         delivery = event.delivery
-        self._log.log(
-            level,
-            "%s %r: %s",
-            event.consumer,
-            delivery.key,
-            " ".join(str(value) for value in (fields["outcome"], fields.get("cause")) if value),
-            extra={
-                "consumer": event.consumer,
-                "key": delivery.key,
-                "trigger": delivery.trigger,
-                "delivery_count": delivery.delivery_count,
-                "correlation_id": delivery.correlation_id,
-                "trace_parent": delivery.trace_parent,
-                "duration": event.duration,
-                **fields,
-            },
-        )
+        origin = _span_context(delivery.trace_parent)
+        fields = {
+            "consumer": event.consumer,
+            "key": delivery.key,
+            "trigger": delivery.trigger,
+            "delivery_count": delivery.delivery_count,
+            "correlation_id": delivery.correlation_id,
+            "trace_id": f"{origin.trace_id:032x}" if origin else None,
+            "duration": event.duration,
+            **told,
+        }
+        known = {name: value for name, value in fields.items() if value is not None}
+        said = " ".join(known[name] for name in ("outcome", "cause", "reason") if name in known)
+        self._log.log(level, "%s %r: %s", event.consumer, delivery.key, said, extra=known)
+
+
+def _span_context(trace_parent: str | None) -> trace.SpanContext | None:
+    """The span a W3C traceparent names; None when there is none, or it is not one."""
+    read = _TRACE_PARENT.fullmatch(trace_parent or "")
+    if read is None:
+        return None
+    trace_id, span_id, flags = (int(part, 16) for part in read.groups())
+    context = trace.SpanContext(
+        trace_id, span_id, is_remote=True, trace_flags=trace.TraceFlags(flags)
+    )
+    return context if context.is_valid else None

@@ -14,10 +14,12 @@ TYPES = {
     "key-reused": "The key was used before with another method, path, query or body. Use a new key.",
     "in-flight": "The original request is still running. Wait as Retry-After says, then send again.",
     "response-not-kept": "The request was processed, but its response was too large to be replayed.",
+    "refused": "The request was refused for good, and so is every repetition; the detail says why.",
+    "quarantined": "The effect of an earlier attempt is unknown; a person has to look at it.",
+    "too-old": "The request was sent longer ago than duplicates are surely recognised.",
     "store-unavailable": "The record store is down; nothing ran. Send again with the same key.",
     "try-again": "The request cannot be processed now. Send again with the same key.",
     "failed": "The request failed and was not recorded. Send again with the same key.",
-    "quarantined": "The effect of an earlier attempt is unknown; a person has to look at it.",
     "malformed": "The request's content is not what the route takes; the detail names the field.",
     "too-large": "The request's body is larger than the route takes.",
     "not-found": "There is nothing at this address.",
@@ -25,13 +27,20 @@ TYPES = {
 """What each problem type means; the last part of its `type` is the name."""
 
 _TITLES = {
-    400: "The request cannot be processed as it was sent",
-    404: "There is no such thing",
-    409: "The original request is still being processed",
-    413: "The request is too large",
-    422: "The Idempotency-Key was used before for another request",
-    500: "The request failed",
-    503: "The service cannot process the request now",
+    "key-missing": "The request has no Idempotency-Key",
+    "key-invalid": "The Idempotency-Key cannot be used",
+    "key-reused": "The Idempotency-Key was used before for another request",
+    "in-flight": "The original request is still being processed",
+    "response-not-kept": "The request was processed",
+    "refused": "The request was refused for good",
+    "quarantined": "The effect of an earlier attempt is unknown",
+    "too-old": "The request is too old",
+    "store-unavailable": "The service cannot process the request now",
+    "try-again": "The service cannot process the request now",
+    "failed": "The request failed",
+    "malformed": "The request cannot be processed as it was sent",
+    "too-large": "The request is too large",
+    "not-found": "There is no such thing",
 }
 
 
@@ -46,7 +55,7 @@ def problem(
     """A refusal: ``name`` is the stable last part of its type, ``retry_after`` in seconds."""
     body = {
         "type": _TYPES + name,
-        "title": title or _TITLES.get(status, "The request failed"),
+        "title": title or _TITLES.get(name, "The request failed"),
         "status": status,
         "detail": detail,
     }

@@ -1,8 +1,9 @@
-"""What every adapter's decorator needs to know of the handler it protects."""
+"""The handler behind an adapter's decorator: what it takes, what it returns, how it is called."""
 
+import functools
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import azure.functions as func
@@ -10,17 +11,18 @@ from azure.functions.decorators.function_app import FunctionBuilder
 
 from ..errors import ConfigurationError
 from ..results import ResultCodec
+from ..running import as_work
 
 
 class Handler:
-    """A business function behind a trigger: its message parameter, its signature, its result's type.
+    """A business function behind a trigger that hands it one ``message_type``.
 
     Raises TypeError when the decorators stand in the wrong order, ConfigurationError when the
-    function has an output binding: the record would complete, the host die before emitting, and the
-    duplicate emit nothing.
+    function cannot be protected: it takes no message of that type, or it has an output binding, whose
+    record would complete, the host die before emitting, and the duplicate emit nothing.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], message_type: type[Any]) -> None:
         if isinstance(function, FunctionBuilder):
             raise TypeError(
                 "@idempotent(...) stands above the trigger decorator, where the host would register "
@@ -29,21 +31,74 @@ class Handler:
         self.function = function
         self.signature = inspect.signature(function)
         self.hints = typing.get_type_hints(function)
-        if not self.signature.parameters:
-            raise ConfigurationError(f"{function.__name__} has no parameter to take the message")
-        self.parameter = next(iter(self.signature.parameters))
-        for name, hint in self.hints.items():
-            if (typing.get_origin(hint) or hint) is func.Out:
-                raise ConfigurationError(
-                    f"{function.__name__}: the output binding {name!r} cannot be protected: after a "
-                    "crash between the record and the binding nothing would be emitted. Send from "
-                    "the handler, or use the outbox"
-                )
+        self.parameter = self._message_parameter(message_type)
+        for name in self.signature.parameters:
+            self._refuse_output_binding(name)
+
+    @property
+    def name(self) -> str:
+        return getattr(self.function, "__qualname__", repr(self.function))
 
     def codec(self) -> ResultCodec[Any]:
         """How results of the annotated return type are kept."""
         return ResultCodec(self.hints.get("return", Any))
 
     def message(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The trigger's message in a call of the function."""
-        return kwargs[self.parameter] if self.parameter in kwargs else args[0]
+        """The trigger's message in a call of the function; TypeError when the call does not fit it."""
+        return self.signature.bind(*args, **kwargs).arguments[self.parameter]
+
+    def work(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Awaitable[Any]]:
+        """The call of the function as asynchronous work."""
+        begin = as_work(self.function, *args, **kwargs)
+
+        async def run() -> Any:
+            result = await begin()
+            # a plain function that returns a coroutine: unawaited, it would complete without running
+            return await result if inspect.isawaitable(result) else result
+
+        return run
+
+    def expose[W: Callable[..., Any]](self, protected: W, *, returns: Any, **added: Any) -> W:
+        """Show ``protected`` to the worker as the function, with parameters ``added`` for it to fill.
+
+        ``returns`` is what the adapter hands the worker, whatever the handler returns.
+        """
+        functools.update_wrapper(protected, self.function)
+        parameters = list(self.signature.parameters.values())
+        has_rest = parameters[-1].kind is inspect.Parameter.VAR_KEYWORD
+        rest = [parameters.pop()] if has_rest else []
+        parameters += [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
+            for name, annotation in added.items()
+        ]
+        exposed: Any = protected
+        exposed.__signature__ = inspect.Signature([*parameters, *rest], return_annotation=returns)
+        exposed.__annotations__ = {**self.function.__annotations__, **added, "return": returns}
+        return protected
+
+    def _message_parameter(self, message_type: type[Any]) -> str:
+        """The parameter of that type; without annotations the first, as the host would have it."""
+        for name in self.signature.parameters:
+            hint = self.hints.get(name)
+            if isinstance(hint, type) and issubclass(hint, message_type):
+                return name
+        first = next(iter(self.signature.parameters), None)
+        if first is None or first in self.hints:
+            raise ConfigurationError(
+                f"{self.name} needs a parameter of type {message_type.__name__}: one message per call"
+            )
+        return first
+
+    def _refuse_output_binding(self, name: str) -> None:
+        hint = self.hints.get(name)
+        if hint is None and name not in (self.parameter, "context"):
+            raise ConfigurationError(
+                f"{self.name}: parameter {name!r} needs an annotation, so that an output binding "
+                "is not mistaken for an input"
+            )
+        if (typing.get_origin(hint) or hint) is func.Out:
+            raise ConfigurationError(
+                f"{self.name}: the output binding {name!r} cannot be protected: after a crash "
+                "between the record and the binding nothing would be emitted. Send from the "
+                "handler, or use the outbox"
+            )

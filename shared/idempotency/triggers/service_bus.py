@@ -1,45 +1,35 @@
 """Service Bus messages, one per invocation: message -> delivery, outcome -> settlement.
 
-==========================================  ====================================================
-outcome                                     settlement
-==========================================  ====================================================
-processed, duplicate of success, stale      complete
-in flight and waited; store down; transient paced: held, then left until its lock ends
-mismatch, missing key, malformed            dead-letter with the reason
-failed, duplicate of failure                dead-letter with the recorded reason
-quarantined, too old                        dead-letter with the reason
-any other exception                         held, then raised: the host abandons
-==========================================  ====================================================
+`settling` says which outcome is settled how. Acknowledged is completed, set aside is dead-lettered.
+Given back is left unsettled until its lock ends: abandoning it at once would burn its ten deliveries
+in seconds. Only an exception that nobody expected is raised, and the host then abandons the message.
 """
 
-import functools
-import inspect
-import logging
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import azure.functions as func
 
 from ..clock import Clock, SystemClock
 from ..consumer import Protected
-from ..errors import DeliveryRejected, StoreUnavailable, TransientFailure
+from ..errors import ConfigurationError, InvalidKey
 from ..fingerprint import Fingerprint, canonical_json
 from ..keys import checked
-from ..records import Delivery, Handled, Outcome
-from ..running import as_work
+from ..records import Delivery
 from .pacing import Pacing
 from .protecting import Handler
+from .settling import settle
+from .trace_context import trace_parent
 
 DEDUPLICATION_KEY = "Deduplication-Key"
 """Application property that wins over MessageId: for re-sends that need a MessageId of their own."""
 FIRST_ENQUEUED_TIME = "First-Enqueued-Time"
 """Application property of a re-send: when the message was first enqueued, ISO 8601."""
 FORCED = "Forced-Resend"
-"""Application property of an operator's forced re-send."""
+"""Application property of an operator's forced re-send: the text `true`."""
 
-_ACKNOWLEDGED = (Outcome.PROCESSED, Outcome.DUPLICATE, Outcome.STALE)
-_log = logging.getLogger("idempotency.service_bus")
+_ACTIONS = "actions"
 
 
 class Settlement(Protocol):
@@ -83,109 +73,114 @@ def idempotent(
 ) -> Decorator:
     """Protect a Service Bus handler; stands below the trigger decorator.
 
-    ``fingerprint`` digests the body, None turns the comparison of content off. The wrapped function
-    is asynchronous whatever the handler is; where the settlement needs it, the wrapper adds the
-    parameter ``actions`` for the worker to fill, and the handler need not name it.
+    The trigger's ``auto_complete_messages`` must be ``settlement.auto_complete``: if the host
+    completed by itself, a message left to come back would be lost. ``fingerprint`` digests the body,
+    None turns the comparison of content off. The wrapped function is asynchronous whatever the
+    handler is; where the settlement needs it, the wrapper adds the parameter ``actions`` for the
+    worker to fill. The handler never sees it: a message is settled once, here.
     """
     pace = pacing or Pacing()
     time = clock or SystemClock()
 
     def protect(function: Callable[..., Any]) -> Callable[..., Awaitable[None]]:
-        handler = Handler(function)
+        handler = Handler(function, func.ServiceBusMessage)
         codec = handler.codec()
+        added = {_ACTIONS: settlement.actions_type} if settlement.actions_type else {}
+        if added.keys() & handler.signature.parameters.keys():
+            raise ConfigurationError(
+                f"{handler.name}: leave out the parameter {_ACTIONS!r}: the message is settled by its "
+                "outcome, and can be settled only once"
+            )
 
-        @functools.wraps(function)
         async def protected(*args: Any, **kwargs: Any) -> None:
-            actions = kwargs.pop("actions", None) if settlement.actions_type else None
-            message: func.ServiceBusMessage = handler.message(args, kwargs)
-            try:
-                delivery = to_delivery(message, fingerprint)
-                work = as_work(function, *args, **kwargs)
-                handled = await consumer.handle(delivery, work, codec)
-            except DeliveryRejected as error:
-                await settlement.dead_letter(
-                    message, actions, reason=error.reason, description=str(error)
+            actions = kwargs.pop(_ACTIONS, None) if added else None
+            if added and actions is None:
+                raise ConfigurationError(
+                    f"{handler.name} was called without {_ACTIONS}=: nothing ran, since the message "
+                    "could not be settled. The worker fills it in on Python 3.13 and later"
                 )
-            except (StoreUnavailable, TransientFailure) as error:
-                held = pace.hold(message.delivery_count, at_least=error.retry_after or 0.0)
-                _log.warning("%s: message paced for %.1f s: %s", consumer.name, held, error)
-                await time.sleep(held)
-                settlement.give_back(str(error))
-            except Exception:
-                await time.sleep(pace.hold(message.delivery_count))
-                raise
-            else:
-                await _settle(handled, message, actions, settlement, pace, time)
+            message = _LockedMessage(
+                handler.message(args, kwargs), actions, settlement, fingerprint
+            )
+            work = handler.work(args, kwargs)
+            await settle(consumer, message, work, codec, pacing=pace, clock=time)
 
-        _add_actions(protected, handler, settlement.actions_type)
-        return protected
+        return handler.expose(protected, returns=None, **added)
 
     return protect
 
 
-async def _settle(
-    handled: Handled[Any],
-    message: func.ServiceBusMessage,
-    actions: Any,
-    settlement: Settlement,
-    pacing: Pacing,
-    clock: Clock,
-) -> None:
-    if handled.outcome is Outcome.IN_FLIGHT:
-        await clock.sleep(pacing.hold(message.delivery_count))
-        settlement.give_back("another attempt is still in flight")
-    elif handled.outcome in _ACKNOWLEDGED and not handled.failed:
-        await settlement.complete(message, actions)
-    else:
-        await settlement.dead_letter(
-            message, actions, reason=handled.reason, description=handled.description
+class _LockedMessage:
+    """A message under its lock, settled the way the app chose."""
+
+    def __init__(
+        self,
+        message: func.ServiceBusMessage,
+        actions: Any,
+        settlement: Settlement,
+        fingerprint: Fingerprint | None,
+    ) -> None:
+        self._message = message
+        self._actions = actions
+        self._settlement = settlement
+        self._fingerprint = fingerprint
+
+    @property
+    def delivery_count(self) -> int | None:
+        return self._message.delivery_count
+
+    def delivery(self) -> Delivery:
+        return to_delivery(self._message, self._fingerprint)
+
+    async def acknowledge(self) -> None:
+        await self._settlement.complete(self._message, self._actions)
+
+    async def set_aside(self, reason: str, description: str) -> None:
+        await self._settlement.dead_letter(
+            self._message, self._actions, reason=reason, description=description
         )
+
+    def give_back(self, error: Exception) -> None:
+        self._settlement.give_back(str(error))
 
 
 def to_delivery(message: func.ServiceBusMessage, fingerprint: Fingerprint | None) -> Delivery:
     """What the consumer needs to know of a message; raises DeliveryRejected when it cannot be told."""
     properties: Mapping[str, Any] = message.application_properties or {}
-    key = checked(
-        _text(properties.get(DEDUPLICATION_KEY)) or message.message_id,
-        what="MessageId (or application property Deduplication-Key)",
-    )
     body = message.get_body()
     return Delivery(
-        key=key,
+        key=_key_of(message, properties),
         fingerprint=fingerprint(body) if fingerprint else None,
         trigger="service_bus",
         redelivered=(message.delivery_count or 1) > 1,
         delivery_count=message.delivery_count,
         sequence_number=message.sequence_number,
-        sent_at=_sent_at(message, _text(properties.get(FIRST_ENQUEUED_TIME))),
+        sent_at=_sent_at(message, properties.get(FIRST_ENQUEUED_TIME)),
         correlation_id=message.correlation_id,
-        trace_parent=_text(properties.get("traceparent") or properties.get("Diagnostic-Id")),
-        forced=_text(properties.get(FORCED)) == "true",
+        trace_parent=trace_parent(properties.get("traceparent"))
+        or trace_parent(properties.get("Diagnostic-Id")),
+        forced=str(properties.get(FORCED)).lower() == "true",
         body=body,
     )
 
 
-def _sent_at(message: func.ServiceBusMessage, first_enqueued: str | None) -> float | None:
-    if first_enqueued:
-        try:
-            return datetime.fromisoformat(first_enqueued).timestamp()
-        except ValueError:
-            return None  # a time that cannot be read is no trusted time
-    enqueued = message.enqueued_time_utc
-    return enqueued.timestamp() if enqueued else None
+def _key_of(message: func.ServiceBusMessage, properties: Mapping[str, Any]) -> str:
+    if DEDUPLICATION_KEY not in properties:
+        return checked(message.message_id, what=f"MessageId (or property {DEDUPLICATION_KEY})")
+    # there, but empty: falling back to the MessageId would run a re-send unprotected
+    value = properties[DEDUPLICATION_KEY]
+    if isinstance(value, bool) or not isinstance(value, str | int | None):
+        raise InvalidKey(f"the property {DEDUPLICATION_KEY} must be text, or a whole number")
+    text = None if value is None else str(value)
+    return checked(text, what=f"value in its property {DEDUPLICATION_KEY}")
 
 
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
-
-
-def _add_actions(wrapper: Any, handler: Handler, actions_type: type[Any] | None) -> None:
-    """Give the wrapper a signature that makes the worker inject the settlement client."""
-    if actions_type is None:
-        return
-    parameter = inspect.Parameter(
-        "actions", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=actions_type
-    )
-    parameters = [*handler.signature.parameters.values(), parameter]
-    wrapper.__signature__ = handler.signature.replace(parameters=parameters)
-    wrapper.__annotations__ = {**handler.function.__annotations__, "actions": actions_type}
+def _sent_at(message: func.ServiceBusMessage, first_enqueued: Any) -> float | None:
+    """When the message was sent originally; a time that cannot be read is none."""
+    try:
+        sent = datetime.fromisoformat(first_enqueued)
+    except (TypeError, ValueError):
+        if message.enqueued_time_utc is None:
+            return None
+        sent = message.enqueued_time_utc
+    return (sent if sent.tzinfo else sent.replace(tzinfo=UTC)).timestamp()

@@ -1,13 +1,13 @@
 """Azure Storage queue messages: message -> delivery, outcome -> delete, reappear or poison queue.
 
-A Storage queue knows no id of the producer's: a re-send is a new message, so the key is a business
-key from the body. Deleting is what the host does when the invocation succeeds; an exception lets the
-message reappear after host.json's `visibilityTimeout`.
+`settling` says which outcome is settled how. A Storage queue knows no id of the producer's: a re-send
+is a new message, so the key is a business key from the body. Deleting is what the host does when the
+invocation succeeds; an exception lets the message reappear after host.json's `visibilityTimeout`.
 """
 
-import functools
 import logging
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import azure.functions as func
@@ -15,15 +15,14 @@ import msgspec
 
 from ..clock import Clock, SystemClock
 from ..consumer import Protected
-from ..errors import DeliveryRejected, MalformedContent, StoreUnavailable, TransientFailure
+from ..errors import MalformedContent
 from ..fingerprint import Fingerprint, canonical_json
 from ..keys import checked
-from ..records import Delivery, Outcome
-from ..running import as_work
+from ..records import Delivery
 from .pacing import Pacing
 from .protecting import Handler
+from .settling import settle
 
-_ACKNOWLEDGED = (Outcome.PROCESSED, Outcome.DUPLICATE, Outcome.STALE)
 _log = logging.getLogger("idempotency.storage_queue")
 
 type KeyOf = Callable[[bytes], str]
@@ -70,32 +69,52 @@ def idempotent(
     time = clock or SystemClock()
 
     def protect(function: Callable[..., Any]) -> Callable[..., Awaitable[None]]:
-        handler = Handler(function)
+        handler = Handler(function, func.QueueMessage)
         codec = handler.codec()
 
-        @functools.wraps(function)
         async def protected(*args: Any, **kwargs: Any) -> None:
-            message: func.QueueMessage = handler.message(args, kwargs)
-            try:
-                delivery = to_delivery(message, key, fingerprint)
-                work = as_work(function, *args, **kwargs)
-                handled = await consumer.handle(delivery, work, codec)
-            except DeliveryRejected as error:
-                return await _set_aside(message, poison_queue, error.reason, str(error))
-            except (StoreUnavailable, TransientFailure) as error:
-                at_least = error.retry_after or 0.0
-                await time.sleep(pace.hold(message.dequeue_count, at_least=at_least))
-                raise
-            if handled.outcome is Outcome.IN_FLIGHT:
-                await time.sleep(pace.hold(message.dequeue_count))
-                raise TransientFailure(f"{consumer.name}: another attempt is still in flight")
-            if handled.outcome in _ACKNOWLEDGED and not handled.failed:
-                return None
-            return await _set_aside(message, poison_queue, handled.reason, handled.description)
+            message = _Dequeued(handler.message(args, kwargs), key, fingerprint, poison_queue)
+            work = handler.work(args, kwargs)
+            await settle(consumer, message, work, codec, pacing=pace, clock=time)
 
-        return protected
+        return handler.expose(protected, returns=None)
 
     return protect
+
+
+class _Dequeued:
+    """A message that is invisible to others until the host deletes it, or lets it reappear."""
+
+    def __init__(
+        self,
+        message: func.QueueMessage,
+        key: KeyOf,
+        fingerprint: Fingerprint | None,
+        poison_queue: PoisonQueue,
+    ) -> None:
+        self._message = message
+        self._key = key
+        self._fingerprint = fingerprint
+        self._poison_queue = poison_queue
+
+    @property
+    def delivery_count(self) -> int | None:
+        return self._message.dequeue_count
+
+    def delivery(self) -> Delivery:
+        return to_delivery(self._message, self._key, self._fingerprint)
+
+    async def acknowledge(self) -> None:
+        """The host deletes when the invocation succeeds."""
+
+    async def set_aside(self, reason: str, description: str) -> None:
+        await self._poison_queue(self._message, reason, description)
+        _log.error(
+            "message %s moved to the poison queue: %s: %s", self._message.id, reason, description
+        )
+
+    def give_back(self, error: Exception) -> None:
+        raise error
 
 
 def to_delivery(
@@ -110,13 +129,10 @@ def to_delivery(
         trigger="storage_queue",
         redelivered=(message.dequeue_count or 1) > 1,
         delivery_count=message.dequeue_count,
-        sent_at=inserted.timestamp() if inserted else None,
+        sent_at=_utc(inserted).timestamp() if inserted else None,
         body=body,
     )
 
 
-async def _set_aside(
-    message: func.QueueMessage, poison_queue: PoisonQueue, reason: str, description: str
-) -> None:
-    _log.error("message %s moved to the poison queue: %s: %s", message.id, reason, description)
-    await poison_queue(message, reason, description)
+def _utc(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,0 +1,92 @@
+"""HTTP requests: who sends what, under which Idempotency-Key."""
+
+import hashlib
+import re
+from collections.abc import Callable
+from urllib.parse import parse_qsl, urlsplit
+
+import azure.functions as func
+
+from ..errors import InvalidKey, MalformedContent, MissingKey
+from ..fingerprint import canonical_json
+from ..keys import joined
+from ..records import Delivery
+from .trace_context import trace_parent
+
+_LONGEST_KEY = 255
+_LONGEST_SCOPE_PART = 256
+"""Bytes."""
+_QUOTED = re.compile(r'"((?:[^"\\]|\\["\\])*)"', re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)")
+
+type Caller = Callable[[func.HttpRequest], str]
+"""Tells who sends a request: a stable text for the same caller, never an address."""
+
+
+def caller_of(request: func.HttpRequest) -> str:
+    """Who sends the request: the principal App Service authenticated, or the function key used.
+
+    The principal's header is only to be trusted where App Service authentication is on, which then
+    sets it itself. The function key enters as its hash. The client's address never counts.
+    """
+    principal = request.headers.get("x-ms-client-principal-id")
+    if principal:
+        return f"principal:{principal}"
+    function_key = request.headers.get("x-functions-key") or request.params.get("code")
+    if function_key:
+        return "function-key:" + _digest(function_key)[:32]
+    return "anonymous"
+
+
+def idempotency_key_of(request: func.HttpRequest) -> str:
+    """The Idempotency-Key of a request, quoted (as the draft wants it) or bare (as clients send it).
+
+    Raises MissingKey or InvalidKey: 1 to 255 characters of printable ASCII.
+    """
+    value = (request.headers.get("Idempotency-Key") or "").strip()
+    if value.startswith('"'):
+        quoted = _QUOTED.fullmatch(value)
+        if quoted is None:
+            raise InvalidKey("the Idempotency-Key begins with a quote but is no quoted string")
+        value = _ESCAPED.sub(r"\1", quoted[1])
+    if not value:
+        raise MissingKey(
+            "the request needs an Idempotency-Key header: 1 to 255 printable characters"
+        )
+    if len(value) > _LONGEST_KEY or not all(" " <= character <= "~" for character in value):
+        raise InvalidKey("the Idempotency-Key must be 1 to 255 characters of printable ASCII")
+    return value
+
+
+def to_delivery(request: func.HttpRequest, caller: Caller = caller_of) -> Delivery:
+    """What the consumer needs to know of a request; raises MissingKey or InvalidKey."""
+    url = urlsplit(request.url)
+    scope = (_bounded(caller(request)), request.method, _bounded(url.path or "/"))
+    return Delivery(
+        key=joined(*scope, idempotency_key_of(request)),
+        fingerprint=_fingerprint(request, url.path, url.query),
+        trigger="http",
+        trace_parent=trace_parent(request.headers.get("traceparent")),
+    )
+
+
+def _bounded(part: str) -> str:
+    """A long path must not make the key too long: the client is not to blame for it."""
+    size = len(part.encode("utf-8", "surrogatepass"))
+    return part if size <= _LONGEST_SCOPE_PART else "sha256:" + _digest(part)
+
+
+def _fingerprint(request: func.HttpRequest, path: str, query: str) -> str:
+    body = request.get_body()
+    try:
+        content = canonical_json(body)
+    except MalformedContent:
+        content = "raw1:" + hashlib.sha256(body).hexdigest()
+    # repeated parameters stand in the URL only; `code` is the function key, which may be rotated
+    parameters = parse_qsl(query, keep_blank_values=True) or list(request.params.items())
+    named = sorted((p for p in parameters if p[0] != "code"), key=lambda parameter: parameter[0])
+    return "http1:" + _digest(ascii((request.method, path, named, content)))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
