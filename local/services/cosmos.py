@@ -3,12 +3,9 @@
     with CosmosServer() as cosmos:
         client = CosmosClient(cosmos.endpoint, cosmos.key, **CLIENT_OPTIONS)
 
-It is faithful where this app leans on it (409 on a create, 412 on a stale ETag, point reads,
-patch, conditional delete, batches that succeed) and wrong in two places that matter:
-
-- a batch that fails at operation n keeps operations 0 to n-1: only a failure of operation 0
-  behaves as the real service does;
-- `ttl` is ignored.
+It is faithful where this app leans on it: 409 on a create, 412 on a stale ETag, point reads,
+patch, conditional delete, and, mended by our launcher, batches that are atomic. It is wrong in one
+place that matters: `ttl` is ignored.
 """
 
 import http.client
