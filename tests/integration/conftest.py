@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSender
 
 from local.host.process import HostProcess
 from local.servicebus import Broker, Entities
@@ -27,6 +28,12 @@ class RunningApp:
     host: HostProcess
     http: httpx.Client
     storage_queue: str
+    sender: ServiceBusSender
+
+    def send(self, *messages: ServiceBusMessage) -> None:
+        """Send to the orders queue with the SDK, over AMQP, one by one."""
+        for message in messages:
+            self.sender.send_messages(message)
 
 
 @contextmanager
@@ -62,8 +69,10 @@ def running_app(
         with (
             HostProcess(ROOT, environment=environment) as host,
             httpx.Client(base_url=f"{host.base_url}/api", timeout=30) as client,
+            ServiceBusClient.from_connection_string(broker.connection_string) as bus,
+            bus.get_queue_sender("orders") as sender,
         ):
-            yield RunningApp(broker, azurite, host, client, f"orders-{own}")
+            yield RunningApp(broker, azurite, host, client, f"orders-{own}", sender)
 
 
 @pytest.fixture(scope="module", params=["table", "cosmos"])

@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.storage.queue import QueueClient
 
 from local.servicebus import Broker, Snapshot
@@ -25,16 +24,6 @@ def order(order_id: str | None = None, **changes: Any) -> dict[str, Any]:
 
 def body_of(content: dict[str, Any]) -> bytes:
     return json.dumps(content).encode()
-
-
-def send(broker: Broker, *messages: ServiceBusMessage, queue: str = "orders") -> None:
-    """Send with the SDK, over AMQP."""
-    with (
-        ServiceBusClient.from_connection_string(broker.connection_string) as client,
-        client.get_queue_sender(queue) as sender,
-    ):
-        for message in messages:
-            sender.send_messages(message)
 
 
 def storage_queue(connection_string: str, name: str) -> QueueClient:

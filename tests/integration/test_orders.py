@@ -15,7 +15,6 @@ from tests.integration.messages import (
     dead_letter,
     eventually,
     order,
-    send,
     storage_queue,
 )
 
@@ -47,7 +46,7 @@ def settled(app: RunningApp) -> bool:
 
 def test_given_an_order_when_it_is_sent_then_it_becomes_one_document(app: RunningApp) -> None:
     content = order()
-    send(app.broker, message(content))
+    app.send(message(content))
 
     document = kept_eventually(app, content["order_id"])
 
@@ -59,12 +58,12 @@ def test_given_an_order_when_it_is_sent_again_then_the_duplicate_is_acknowledged
     app: RunningApp,
 ) -> None:
     content = order()
-    send(app.broker, message(content))
+    app.send(message(content))
     first = kept_eventually(app, content["order_id"])
     completed = app.broker.counts("orders").completed
 
     again = {"Deduplication-Key": content["order_id"]}
-    send(app.broker, message(content, message_id="another", application_properties=again))
+    app.send(message(content, message_id="another", application_properties=again))
 
     eventually(
         lambda: app.broker.counts("orders").completed > completed, what="the duplicate completed"
@@ -76,12 +75,12 @@ def test_given_a_used_message_id_when_it_comes_with_other_content_then_it_is_dea
     app: RunningApp,
 ) -> None:
     content = order()
-    send(app.broker, message(content))
+    app.send(message(content))
     first = kept_eventually(app, content["order_id"])
     other = {**content, "customer_id": "cust-2", "currency": "USD"}
 
     properties = {"Deduplication-Key": content["order_id"]}
-    send(app.broker, message(other, message_id="reused", application_properties=properties))
+    app.send(message(other, message_id="reused", application_properties=properties))
 
     dead = dead_letter(app.broker, "orders", lambda m: m.body == body_of(other))
     assert dead.reason == "PayloadMismatch"
@@ -111,7 +110,7 @@ def test_given_bad_content_when_it_is_delivered_then_it_is_dead_lettered_at_once
     body, reason = BAD[name]
     message_id = f"bad-{name}-{time.monotonic_ns()}"
 
-    send(app.broker, ServiceBusMessage(body, message_id=message_id))
+    app.send(ServiceBusMessage(body, message_id=message_id))
 
     dead = dead_letter(app.broker, "orders", lambda m: m.message_id == message_id)
     assert dead.reason == reason
@@ -126,7 +125,7 @@ def test_given_no_message_id_when_it_is_delivered_then_it_is_dead_lettered_as_mi
 
     nameless = ServiceBusMessage(body_of(content))
     nameless.message_id = None  # the SDK makes one up
-    send(app.broker, nameless)
+    app.send(nameless)
 
     dead = dead_letter(app.broker, "orders", lambda m: m.body == body_of(content))
     assert dead.reason == "MissingKey"
@@ -152,7 +151,7 @@ def test_given_a_hostile_order_id_when_it_is_delivered_then_it_is_processed_unde
     content = order(order_id)
     completed = app.broker.counts("orders").completed
 
-    send(app.broker, message(content))
+    app.send(message(content))
 
     eventually(lambda: app.broker.counts("orders").completed > completed, what="it completed")
     if "/" not in order_id and "\x00" not in order_id:  # a URL's path cannot carry these two
@@ -168,7 +167,7 @@ def test_given_a_message_of_nearly_256_kb_when_it_is_delivered_then_it_is_proces
     content = order(lines=lines)
     assert 200_000 < len(body_of(content)) < 256_000
 
-    send(app.broker, message(content))
+    app.send(message(content))
 
     def ending() -> str | None:
         if kept(app, content["order_id"]):
@@ -194,7 +193,7 @@ def test_given_50_copies_at_once_when_they_are_delivered_then_there_is_one_effec
     ]
     completed = app.broker.counts("orders").completed
 
-    send(app.broker, *copies)
+    app.send(*copies)
 
     eventually(
         lambda: app.broker.counts("orders").completed >= completed + 50, what="all 50 completed"
