@@ -83,7 +83,7 @@ async def in_session(message: func.ServiceBusMessage) -> None:
     await asyncio.sleep(0.02)
     effect("session", message.session_id, int(message.get_body()), "ended")
 """
-SETTINGS = {"maxConcurrentCalls": 3, "maxConcurrentSessions": 2, "sessionIdleTimeout": "00:00:01"}
+SETTINGS = {"maxConcurrentCalls": 3, "maxConcurrentSessions": 2, "sessionIdleTimeout": "00:00:00.3"}
 BRIEF = timedelta(seconds=1)
 ENTITIES = Entities(
     queues=(
@@ -173,8 +173,8 @@ class TestAutoComplete:
     def test_no_more_calls_run_at_a_time_than_host_json_allows(
         self, app: ToyApp, bus: Broker, send: Send
     ) -> None:
-        send("crowd", *(ServiceBusMessage(str(n)) for n in range(12)))
-        eventually(lambda: bus.counts("crowd").completed == 12)
+        send("crowd", *(ServiceBusMessage(str(n)) for n in range(30)))
+        eventually(lambda: bus.counts("crowd").completed == 30)
 
         running = most = 0
         for [step] in app.effects("crowd"):
@@ -311,7 +311,7 @@ def test_asked_to_end_it_finishes_and_completes_what_it_has_begun(
         with HostProcess(app.folder, environment=environment(broker), port=None) as host:
             pid = host.pid
             with sending(broker) as send:
-                send("plain", ServiceBusMessage("slow 2"))
+                send("plain", ServiceBusMessage("slow 1"))
             eventually(lambda: app.effects("plain"))
             host.signal(signal.SIGTERM)
             eventually(lambda: host.exit_code is not None)
