@@ -1,0 +1,123 @@
+"""The account as tables for a person, or as one JSON object for a program."""
+
+import json
+from dataclasses import asdict
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from local.demo.accounts import Accounts
+
+
+def as_json(accounts: Accounts) -> str:
+    """Everything, in one object."""
+    return json.dumps(asdict(accounts), indent=2)
+
+
+def show(accounts: Accounts, console: Console) -> None:
+    """Tables, what is wrong, and the line for machines last."""
+    console.print()
+    console.print(_origins(accounts))
+    console.print(_deliveries(accounts))
+    console.print(_dead_letters(accounts))
+    for line in _remarks(accounts):
+        console.print(f"- {line}", soft_wrap=True)
+    for problem in accounts.problems:
+        console.print(f"[bold red]PROBLEM[/]: {problem}", soft_wrap=True)
+    console.print()
+    console.print(accounts.machine_line, soft_wrap=True)
+
+
+def _origins(accounts: Accounts) -> Table:
+    table = _table("How orders came again, and what it did")
+    table.add_column("origin", no_wrap=True)
+    for name in ("orders", "re-sent", "came again", "effects", "doubled"):
+        table.add_column(name, justify="right")
+    for row in accounts.origins:
+        table.add_row(
+            row.origin,
+            *(_number(n) for n in (row.orders, row.resent, row.came_again, row.effects)),
+            _bad(row.doubled),
+        )
+    rows = accounts.origins
+    table.add_section()
+    table.add_row(
+        "all",
+        *(
+            str(sum(column))
+            for column in zip(
+                *((r.orders, r.resent, r.came_again, r.effects) for r in rows), strict=True
+            )
+        ),
+        _bad(sum(row.doubled for row in rows)),
+    )
+    return table
+
+
+def _deliveries(accounts: Accounts) -> Table:
+    table = _table("What became of every message")
+    table.add_column("")
+    table.add_column("messages", justify="right")
+    table.add_column("counted by")
+    through_storage = accounts.sent_through_storage_queue
+    table.add_row("sent to Service Bus", str(accounts.sent), "broker")
+    table.add_row("  dropped by its own detection", str(accounts.dropped), "broker")
+    table.add_row("sent to the Storage queue", str(through_storage), "producer")
+    table.add_row("delivered, redeliveries included", str(accounts.delivered), "broker, hosts")
+    table.add_section()
+    table.add_row("= effects", str(accounts.effects), "journal in the store")
+    table.add_row("+ duplicates absorbed", str(accounts.duplicates), "delivered - the others")
+    if accounts.protected:
+        table.add_row("    the broker's redelivery", str(accounts.redelivered), "consumers' logs")
+        table.add_row("    a producer's re-send", str(accounts.resent), "consumers' logs")
+    table.add_row("+ mismatches", str(accounts.mismatches), "dead-letter queue")
+    table.add_row("+ rejected", str(accounts.rejected), "dead-letter queue")
+    table.add_row("+ failed and came back", str(accounts.given_back), "consumers' logs")
+    return table
+
+
+def _dead_letters(accounts: Accounts) -> Table:
+    table = _table("Dead letters")
+    table.add_column("reason")
+    table.add_column("messages", justify="right")
+    for reason, count in accounts.dead_letters.items():
+        table.add_row(reason, str(count))
+    return table
+
+
+def _remarks(accounts: Accounts) -> list[str]:
+    remarks = [f"{accounts.messages_per_second:.0f} messages per second while nothing went wrong"]
+    telemetry = accounts.telemetry
+    if telemetry.store_share is not None:
+        remarks[0] += f"; {telemetry.store_share:.0%} of the handling time was spent in the store"
+    if accounts.mismatch_example:
+        remarks.append(f"a mismatch: {accounts.mismatch_example}")
+    if accounts.protected:
+        remarks += [
+            f"{accounts.replayed} of {accounts.http_repeats} repeated HTTP requests got the"
+            " recorded answer, and sent nothing",
+            f"{accounts.pairs_in_two_processes} pairs met in two processes; the store refused"
+            f" {telemetry.refused_commits} second transactions",
+            f"telemetry has {telemetry.redelivered} redeliveries and {telemetry.resent} re-sends;"
+            f" {accounts.telemetry_missing} deliveries are missing there: the killed consumer"
+            " had not exported them",
+        ]
+    else:
+        remarks.append(
+            f"{accounts.doubled} effects too many; {accounts.overwritten} orders overwritten by"
+            " other content under the same id"
+        )
+    return remarks
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+
+
+def _number(count: int) -> str:
+    return str(count) if count else "-"
+
+
+def _bad(count: int) -> str:
+    return f"[bold red]{count}[/]" if count else "0"

@@ -1,0 +1,1 @@
+"""The app without the module, for comparison."""

@@ -1,0 +1,98 @@
+"""The same orders as they are often handled: read the message, write, return.
+
+Nothing here asks whether the message was handled before. The demo runs it with the host, broker,
+store and settings of the protected app, to show what that costs.
+"""
+
+import json
+import logging
+import os
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import azure.functions as func
+import msgspec
+from azure.cosmos import CosmosClient, PartitionKey
+from azure.data.tables import TableServiceClient
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+
+from shared.orders import Order, parsed
+from shared.settings import Settings
+
+type Write = Callable[[str, dict[str, Any]], object]
+
+settings = Settings.read(os.environ)
+app = func.FunctionApp()
+
+
+def to_table() -> Write:
+    """Upsert into the table of orders; what is no scalar becomes JSON text."""
+    service = TableServiceClient.from_connection_string(settings.tables.connection_string or "")
+    table = service.create_table_if_not_exists(settings.orders_name)
+
+    def write(id_: str, document: dict[str, Any]) -> object:
+        scalars = {
+            name: value if isinstance(value, str) else json.dumps(value)
+            for name, value in document.items()
+        }
+        keys = {"PartitionKey": document["order_id"], "RowKey": id_}
+        return table.upsert_entity({**scalars, **keys})
+
+    return write
+
+
+def to_cosmos() -> Write:
+    """Upsert into the container of orders."""
+    connection = settings.cosmos.connection_string if settings.cosmos else None
+    client = CosmosClient.from_connection_string(
+        connection or "",
+        connection_verify=settings.cosmos_verify_tls,
+        enable_endpoint_discovery=settings.cosmos_verify_tls,
+    )
+    database = client.create_database_if_not_exists(settings.cosmos_database)
+    container = database.create_container_if_not_exists(
+        settings.orders_name, PartitionKey("/order_id")
+    )
+    return lambda id_, document: container.upsert_item({"id": id_, **document})
+
+
+write = to_cosmos() if settings.store == "cosmos" else to_table()
+
+
+def place_order(body: bytes) -> None:
+    """Write the order, and a line into its journal: once for each time this runs."""
+    order = parsed(body, Order)
+    write(order.order_id, order.document())
+    line = {"type": "journal", "effect": "placed", "order_id": order.order_id}
+    write(f"placed-{uuid.uuid4().hex}", line)
+    logging.info("process_order %r: processed", order.order_id)
+
+
+@app.function_name("process_order")
+@app.service_bus_queue_trigger(
+    arg_name="message", queue_name="%ORDERS_QUEUE%", connection="ServiceBusConnection"
+)
+def process_order(message: func.ServiceBusMessage) -> None:
+    place_order(message.get_body())
+
+
+@app.function_name("process_order_from_storage_queue")
+@app.queue_trigger(
+    arg_name="message", queue_name="%ORDERS_STORAGE_QUEUE%", connection="AzureWebJobsStorage"
+)
+def process_order_from_storage_queue(message: func.QueueMessage) -> None:
+    place_order(message.get_body())
+
+
+@app.function_name("submit_order")
+@app.route(route="orders", trigger_arg_name="request", methods=["POST"])
+def submit_order(request: func.HttpRequest) -> func.HttpResponse:
+    order = parsed(request.get_body(), Order)
+    connection = settings.service_bus.connection_string if settings.service_bus else None
+    with (
+        ServiceBusClient.from_connection_string(connection or "") as client,
+        client.get_queue_sender(settings.orders_queue) as sender,
+    ):
+        sender.send_messages(ServiceBusMessage(msgspec.json.encode(order)))
+    return func.HttpResponse(json.dumps({"order_id": order.order_id}), status_code=202)
