@@ -1,8 +1,9 @@
 """Time, as the module sees it; tests put their own in its place."""
 
 import asyncio
+import random
 import time
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Clock(Protocol):
@@ -32,3 +33,18 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+
+async def finished_within(task: "asyncio.Task[Any]", seconds: float, clock: Clock) -> bool:
+    """Whether a task finished within that time; it is not cancelled when it did not."""
+    timer = asyncio.create_task(clock.sleep(max(seconds, 0.0)))
+    try:
+        await asyncio.wait({task, timer}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        timer.cancel()
+    return task.done()
+
+
+def jittered(seconds: float) -> float:
+    """Half to all of a pause, by chance, so that those who wait for one thing do not come at once."""
+    return seconds * random.uniform(0.5, 1.0)  # noqa: S311 - no secret

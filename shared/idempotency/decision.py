@@ -41,7 +41,7 @@ def decide(stored: Stored | None, *, owner: str, fingerprint: str | None) -> Dec
     #   what the store holds                                   content    decision
     ==  =====================================================  =========  ==================================
     1   nothing                                                -          claim
-    2   unfinished, owner is this very attempt                 -          proceed: our write, answer lost
+    2   in progress, owner is this very attempt                -          proceed: our write, answer lost
     2b  finished, owner is this very attempt                   -          confirm: our write, answer lost
     3   quarantined                                            -          quarantined
     4   in progress with lease alive, or uncertain and not     any        wait, also for other content: the
@@ -59,8 +59,10 @@ def decide(stored: Stored | None, *, owner: str, fingerprint: str | None) -> Dec
     if stored is None:
         return Decision(Action.CLAIM)
     record = stored.record
-    if record.owner == owner:
-        return Decision(Action.CONFIRM if record.status.is_finished else Action.PROCEED)
+    if record.owner == owner and record.status.is_finished:
+        return Decision(Action.CONFIRM)
+    if record.owner == owner and record.status is Status.IN_PROGRESS:
+        return Decision(Action.PROCEED)
     if record.status is Status.QUARANTINED:
         return Decision(Action.QUARANTINED)
     left = _seconds_left(stored)

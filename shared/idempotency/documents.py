@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from .records import Record, Step
+from .keys import presentable
+from .records import SCHEMA, Record, Status, Step
 
 RESERVED: Final = "idempotency_"
 """Prefix of the properties that make a business entity a marker; business updates leave them alone."""
@@ -25,15 +26,26 @@ def to_document(record: Record, *, prefix: str = "") -> dict[str, Any]:
     document = dict(record.extra)
     for name in _NAMES:
         value = getattr(record, name)
-        if name == "steps":
-            value = msgspec.json.encode(value).decode() if value else None
+        match name:
+            case "steps":
+                value = msgspec.json.encode(value).decode() if value else None
+            case "status":
+                value = str(value)
+            case "key" | "consumer":
+                value = presentable(value)
         if value is not None:
-            document[prefix + name] = str(value) if name == "status" else value
+            document[prefix + name] = value
     return document
 
 
-def from_document(document: Mapping[str, Any], *, prefix: str = "") -> Record:
-    """The record in a document; what this release does not know of stays in ``extra``."""
+def from_document(
+    document: Mapping[str, Any], *, consumer: str, key: str, prefix: str = ""
+) -> Record:
+    """The record of (consumer, key) in a document; what this release does not know stays in ``extra``.
+
+    A document that cannot be read never counts as absent: one of a newer schema is uncertain, which
+    this release waits for, any other is quarantined, until a person decides.
+    """
     known: dict[str, Any] = {}
     extra: dict[str, Any] = {}
     for name, value in document.items():
@@ -42,6 +54,25 @@ def from_document(document: Mapping[str, Any], *, prefix: str = "") -> Record:
             known[field] = value
         else:
             extra[name] = value
-    if "steps" in known:
-        known["steps"] = _steps.decode(known["steps"])
-    return msgspec.convert({**known, "extra": extra}, Record, strict=False)
+    known |= {"consumer": consumer, "key": key, "extra": extra}
+    try:
+        if "steps" in known:
+            known["steps"] = _steps.decode(known["steps"])
+        return msgspec.convert(known, Record, strict=False)
+    except msgspec.DecodeError as error:
+        return _unreadable(known, error)
+
+
+def _unreadable(known: Mapping[str, Any], error: Exception) -> Record:
+    schema = known.get("schema")
+    newer = isinstance(schema, int) and schema > SCHEMA
+    return Record(
+        consumer=known["consumer"],
+        key=known["key"],
+        status=Status.UNCERTAIN if newer else Status.QUARANTINED,
+        owner="",
+        schema=schema if newer else SCHEMA,  # type: ignore[arg-type]
+        failure_reason="Unreadable",
+        failure_description=f"the document in the record's place cannot be read: {error}",
+        extra=known["extra"],
+    )

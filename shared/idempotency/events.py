@@ -1,5 +1,6 @@
 """What happens, as frozen events; observers count and log it. Payloads are in none of them."""
 
+import logging
 from collections.abc import Awaitable
 from typing import Protocol
 
@@ -7,6 +8,8 @@ import msgspec
 
 from .clock import Clock
 from .records import Delivery, Handled
+
+_log = logging.getLogger("idempotency")
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +89,18 @@ def all_of(*observers: Observer) -> Observer:
     def tell(event: Event, /) -> None:
         for observer in observers:
             observer(event)
+
+    return tell
+
+
+def undisturbed(observer: Observer) -> Observer:
+    """An observer whose failure is logged and goes no further: counting must not undo work."""
+
+    def tell(event: Event, /) -> None:
+        try:
+            observer(event)
+        except Exception:  # noqa: BLE001 - whatever it is, the work goes on
+            _log.exception("an observer failed at %s", type(event).__name__)
 
     return tell
 

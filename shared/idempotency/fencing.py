@@ -1,37 +1,46 @@
 """The record of one running attempt: every write is conditional on its ETag, one at a time."""
 
 import asyncio
-import random
+import functools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from .clock import Clock
+from .clock import Clock, jittered
 from .errors import StoreUnavailable
-from .records import Record, Stored
+from .records import Record, Status, Stored
 from .store import Store
 
-_TRIES = 4
 _FIRST_PAUSE = 0.2
+_LONGEST_PAUSE = 5.0
+_CLAIM_TRIES = 4
+_WRITES = 8
+"""How often a refused write is begun anew from what the store holds; only stale reads need more."""
 
 
-async def answered[T](call: Callable[[], Awaitable[T]], clock: Clock, *, within: float) -> T:
+async def answered[T](
+    call: Callable[[], Awaitable[T]],
+    clock: Clock,
+    *,
+    within: float,
+    tries: int | None = _CLAIM_TRIES,
+) -> T:
     """The answer of a store call, issued again while the store does not answer, for ``within`` seconds.
 
     Only for calls that may be issued twice: reads, and writes that recognise their own earlier self
-    by the owner. Raises the last StoreUnavailable.
+    by the owner. ``tries`` None is bounded by time alone. Raises the last StoreUnavailable.
     """
     give_up = clock.monotonic() + within
     pause = _FIRST_PAUSE
-    for _ in range(_TRIES - 1):
+    while True:
         try:
             return await call()
         except StoreUnavailable as error:
-            pause_now = max(error.retry_after or 0.0, pause * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
-            if clock.monotonic() + pause_now >= give_up:
+            tries = None if tries is None else tries - 1
+            hold = max(error.retry_after or 0.0, jittered(pause))
+            if tries == 0 or clock.monotonic() + hold >= give_up:
                 raise
-        await clock.sleep(pause_now)
-        pause *= 2
-    return await call()
+        await clock.sleep(hold)
+        pause = min(pause * 2, _LONGEST_PAUSE)
 
 
 class FencedRecord:
@@ -59,25 +68,19 @@ class FencedRecord:
 
     async def renew(self) -> bool:
         """Begin the lease anew; False when the attempt is superseded."""
-        sent_at = self._clock.monotonic()
-        if not await self.write():
-            return False
-        self._renewed_at = sent_at
-        return True
+        async with self._order:
+            if self.record.status is not Status.IN_PROGRESS:
+                return True  # concluded meanwhile: there is no lease any more
+            return await self._write({}, tries=_CLAIM_TRIES)
 
     async def write(self, **changes: Any) -> bool:
-        """Replace the record with some fields changed; False, and nothing changed, when superseded."""
+        """Replace the record with some fields changed; False, and nothing changed, when superseded.
+
+        Issued again until the lease ends. Raises StoreUnavailable, or MalformedContent when the store
+        cannot hold the record.
+        """
         async with self._order:
-            record = self.record.replaced(**changes)
-            while True:
-                written = await self._answered(
-                    lambda: self._store.replace(record, self._stored.etag)
-                )
-                if written is not None:
-                    self._stored = written
-                    return True
-                if not self._is_ours(await self._read()):
-                    return False
+            return await self._write(changes, tries=None)
 
     async def delete(self) -> bool:
         """Delete the record, so that the next delivery starts afresh; False when superseded.
@@ -85,12 +88,31 @@ class FencedRecord:
         A record that is gone counts as deleted by us: the answer to our delete may have been lost.
         """
         async with self._order:
-            while True:
+            for _ in range(_WRITES):
                 if await self._answered(lambda: self._store.delete(self.record, self._stored.etag)):
                     return True
                 current = await self._read()
                 if current is None or not self._is_ours(current):
                     return current is None
+            raise self._unsteady()
+
+    async def _write(self, changes: dict[str, Any], *, tries: int | None) -> bool:
+        for _ in range(_WRITES):
+            sent_at = self._clock.monotonic()
+            record = self.record.replaced(**changes)
+            replace = functools.partial(self._store.replace, record, self._stored.etag)
+            written = await self._answered(replace, tries)
+            if written is not None:
+                self._stored = written
+                self._renewed_at = sent_at
+                return True
+            if not self._is_ours(await self._read()):
+                return False
+            if self.record.status.is_finished:
+                return (
+                    True  # our own conclusion, whose answer was lost: nothing is written after it
+                )
+        raise self._unsteady()
 
     async def _read(self) -> Stored | None:
         record = self.record
@@ -103,5 +125,13 @@ class FencedRecord:
         self._stored = current
         return True
 
-    async def _answered[T](self, call: Callable[[], Awaitable[T]]) -> T:
-        return await answered(call, self._clock, within=self.lease_left())
+    async def _answered[T](
+        self, call: Callable[[], Awaitable[T]], tries: int | None = _CLAIM_TRIES
+    ) -> T:
+        return await answered(call, self._clock, within=self.lease_left(), tries=tries)
+
+    def _unsteady(self) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"consumer {self.record.consumer}: the {self._store.name} store refuses a write and then "
+            "reads the record as unchanged"
+        )

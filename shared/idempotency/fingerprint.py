@@ -31,8 +31,11 @@ def raw_bytes(body: bytes) -> str:
 
 
 def canonical_json(body: bytes) -> str:
-    """For producers that serialise again on a re-send: key order and white space do not matter."""
-    return "json1:" + hashlib.sha256(_encoder.encode(_decoded(body))).hexdigest()
+    """For producers that serialise again on a re-send: key order and white space do not matter.
+
+    Of a name that an object has twice the last value counts, as it does for the handler's parser.
+    """
+    return "json1:" + hashlib.sha256(canonical(_decoded(body))).hexdigest()
 
 
 def canonical_json_without(*volatile: str) -> Fingerprint:
@@ -40,7 +43,7 @@ def canonical_json_without(*volatile: str) -> Fingerprint:
     left_out = frozenset(volatile)
 
     def without(body: bytes) -> str:
-        fields = _object(body)
+        fields = json_object(body)
         return _of_fields(
             "jsonx1", {k: v for k, v in fields.items() if k not in left_out}, left_out
         )
@@ -53,10 +56,18 @@ def json_fields(*names: str) -> Fingerprint:
     chosen = frozenset(names)
 
     def only(body: bytes) -> str:
-        fields = _object(body)
+        fields = json_object(body)
         return _of_fields("jsonf1", {k: v for k, v in fields.items() if k in chosen}, chosen)
 
     return only
+
+
+def canonical(content: object) -> bytes:
+    """Decoded JSON written in one way only; raises MalformedContent when it is nested too deeply."""
+    try:
+        return _encoder.encode(content)
+    except RecursionError as error:
+        raise MalformedContent("the body is nested too deeply", reason="MalformedJson") from error
 
 
 def same_content(recorded: str | None, current: str | None) -> bool:
@@ -73,10 +84,11 @@ def same_content(recorded: str | None, current: str | None) -> bool:
 def _of_fields(algorithm: str, fields: Mapping[str, object], names: Iterable[str]) -> str:
     # the choice of fields is part of the algorithm: another choice is not comparable
     choice = hashlib.sha256(_encoder.encode(sorted(names))).hexdigest()[:8]
-    return f"{algorithm}.{choice}:" + hashlib.sha256(_encoder.encode(fields)).hexdigest()
+    return f"{algorithm}.{choice}:" + hashlib.sha256(canonical(fields)).hexdigest()
 
 
-def _object(body: bytes) -> Mapping[str, object]:
+def json_object(body: bytes) -> Mapping[str, object]:
+    """The top-level fields of a body; raises MalformedContent when it is no JSON object."""
     content = _decoded(body)
     if not isinstance(content, dict):
         raise MalformedContent("the body is JSON but not an object", reason="MalformedJson")

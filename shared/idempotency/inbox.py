@@ -9,20 +9,23 @@ there is a duplicate, a conflict elsewhere is a business conflict.
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from .attempt import Attempt, enter
-from .clock import Clock, SystemClock
+from .clock import Clock, SystemClock, finished_within
 from .decision import Action, decide
 from .documents import RESERVED, from_document, to_document
 from .errors import ConfigurationError, DeadlineExceeded, PermanentFailure
-from .events import HandlerRan, Observer, ignore, observed
+from .events import HandlerRan, Observer, ResultNotKept, ignore, observed, undisturbed
 from .fencing import answered
-from .outcomes import of_duplicate, of_mismatch, of_quarantined, too_old
+from .keys import checked, presentable
+from .outcomes import of_duplicate, of_mismatch, of_quarantined, of_refusal, too_old
+from .recent import Recent
 from .records import Delivery, Handled, Outcome, Policy, Record, Status, Stored
-from .results import ResultCodec
+from .results import ResultCodec, kept
+from .running import noted
 from .unit_of_work import Operation, UnitOfWork, enter_unit
 
 _COMMITS = 4
@@ -54,7 +57,8 @@ class InboxStore(Protocol):
     ) -> bool:
         """Create the marker and do all operations in one transaction; False when there is a marker.
 
-        Raises BusinessConflict when another operation is refused. Either way nothing was written.
+        Raises BusinessConflict when another operation is refused, MalformedContent when the store
+        cannot hold a document or so much in one transaction. In each case nothing was written.
         """
         ...
 
@@ -65,10 +69,20 @@ type ChangedFields = Callable[[Mapping[str, Any], bytes], tuple[str, ...]]
 """Names the fields in which a recorded business document and a message's body differ."""
 
 
+class _Work[R](NamedTuple):
+    """What a handler wants committed, and what its caller is told."""
+
+    unit: UnitOfWork
+    result: str | None
+    handled: Handled[R]
+
+
 class Inbox:
     """A named unit of work whose business writes and marker are one transaction.
 
     ``changed_fields`` gives the evidence of a mismatch where the marker is the business entity.
+    A PermanentFailure writes nothing, not even a marker: a duplicate fails by itself, and a corrected
+    message may use the key.
     """
 
     def __init__(
@@ -86,9 +100,10 @@ class Inbox:
         self.name = name
         self.policy = policy or Policy()
         self._store = store
-        self._observer = observer
+        self._observer = undisturbed(observer)
         self._clock = clock or SystemClock()
         self._changed_fields = changed_fields
+        self._recent = Recent(self._clock, self.policy.memory)
 
     async def handle[R](
         self,
@@ -101,7 +116,7 @@ class Inbox:
         """Run the handler and commit its unit of work unless the key has its marker.
 
         ``wait`` makes no difference: an inbox has no attempt in flight. Raises StoreUnavailable,
-        BusinessConflict, and whatever the handler raised; then nothing was written.
+        BusinessConflict, MissingKey, and whatever the handler raised; then nothing was written.
         """
         return await observed(
             self._handle(delivery, work, codec),
@@ -117,37 +132,37 @@ class Inbox:
         work: Callable[[], Awaitable[R]],
         codec: ResultCodec[R],
     ) -> Handled[R]:
+        checked(delivery.key)
         owner = uuid.uuid4().hex
         expired = too_old(delivery, self.policy, self._clock.now())
-        marker = await self._read(delivery.key) if delivery.redelivered or expired else None
-        if marker is None and expired:
-            return expired
-        ready: tuple[UnitOfWork, str] | None = None
+        stored = None if delivery.forced else self._recent.find(delivery.key)
+        if stored is None and (delivery.redelivered or expired):
+            stored = await self._read(delivery.key)
+        done: _Work[R] | None = None
         for _ in range(_COMMITS):
-            stored = marker.stored if marker else None
             decision = decide(stored, owner=owner, fingerprint=delivery.fingerprint)
             match decision.action:
+                case Action.CLAIM if expired:
+                    return expired
                 case Action.CLAIM:
-                    if ready is None:
+                    if done is None:
                         try:
-                            ready = await self._run(delivery, owner, work, codec)
+                            done = await self._run(delivery, owner, work, codec)
                         except PermanentFailure as failure:
-                            return Handled(
-                                outcome=Outcome.FAILED,
-                                reason=failure.reason,
-                                description=failure.description,
-                            )
-                    if await self._committed(delivery, owner, *ready):
-                        return _processed(codec.decode(ready[1]))
-                case Action.CONFIRM if ready is not None:
-                    return _processed(codec.decode(ready[1]))
-                case Action.MISMATCH if marker is not None:
-                    return of_mismatch(marker.stored.record, self._changed(marker, delivery.body))
-                case Action.QUARANTINED if marker is not None:
-                    return of_quarantined(marker.stored.record)
-                case _ if marker is not None:
-                    return of_duplicate(marker.stored, delivery, codec, self._clock.now())
-            marker = await self._read(delivery.key)
+                            return of_refusal(failure, attempt=1)
+                    if await self._committed(delivery, owner, done):
+                        return done.handled
+                case Action.CONFIRM if done is not None:
+                    return done.handled
+                case Action.DUPLICATE if stored is not None:
+                    return of_duplicate(stored, delivery, codec, self._clock.now())
+                case Action.MISMATCH if stored is not None:
+                    return of_mismatch(stored.record, self._changed(stored.record, delivery.body))
+                case Action.QUARANTINED if stored is not None:
+                    return of_quarantined(stored.record)
+                case _:
+                    break  # a newer release's marker: not ours to judge
+            stored = await self._read(delivery.key)
         return Handled(outcome=Outcome.IN_FLIGHT, retry_after=1.0)
 
     async def _run[R](
@@ -156,37 +171,47 @@ class Inbox:
         owner: str,
         work: Callable[[], Awaitable[R]],
         codec: ResultCodec[R],
-    ) -> tuple[UnitOfWork, str]:
+    ) -> _Work[R]:
         """The handler's unit of work, and its result as it will be kept."""
         unit = UnitOfWork(delivery.key)
-        deadline = self._clock.monotonic() + self.policy.deadline
+        began = self._clock.monotonic()
         attempt = Attempt(
-            consumer=self.name, key=delivery.key, number=1, owner=owner, deadline=deadline
+            consumer=self.name,
+            key=delivery.key,
+            number=1,
+            owner=owner,
+            deadline=began + self.policy.deadline,
         )
 
         async def run() -> R:
             enter(attempt)
-            enter_unit(unit)
+            enter_unit(unit, attempt)
             return await work()
 
-        began = self._clock.monotonic()
+        # a task of its own: the context variables end with it
+        handler = asyncio.create_task(run())
+        handler.add_done_callback(noted)
         try:
-            async with asyncio.timeout(self.policy.deadline) as timeout:
-                # a task of its own: the context variables end with it
-                return unit, codec.encode(await asyncio.create_task(run()))
-        except TimeoutError as error:
-            if not timeout.expired():
-                raise
-            raise DeadlineExceeded(
-                f"consumer {self.name}: the handler did not finish within "
-                f"{self.policy.deadline:g} s; nothing was written"
-            ) from error
+            if not await finished_within(handler, self.policy.deadline, self._clock):
+                raise DeadlineExceeded(
+                    f"consumer {self.name}: the handler did not finish within "
+                    f"{self.policy.deadline:g} s; nothing was written"
+                )
         finally:
+            handler.cancel()  # nothing, when it has ended; otherwise it works for nobody
             self._observer(HandlerRan(consumer=self.name, duration=self._clock.monotonic() - began))
+        text, cause = kept(handler.result(), codec, self.policy.max_result_bytes)
+        if text is None:
+            self._observer(ResultNotKept(consumer=self.name, key=delivery.key, cause=cause))
+        handled = Handled(
+            outcome=Outcome.PROCESSED,
+            result=None if text is None else codec.decode(text),
+            result_kept=text is not None,
+            attempt=1,
+        )
+        return _Work(unit, text, handled)
 
-    async def _committed(
-        self, delivery: Delivery, owner: str, unit: UnitOfWork, result: str
-    ) -> bool:
+    async def _committed(self, delivery: Delivery, owner: str, done: _Work[Any]) -> bool:
         now = self._clock.now()
         record = Record(
             consumer=self.name,
@@ -194,33 +219,45 @@ class Inbox:
             status=Status.COMPLETED,
             owner=owner,
             fingerprint=delivery.fingerprint,
-            result=result,
+            result=done.result,
             started_at=now,
             finished_at=now,
             first_sequence_number=delivery.sequence_number,
             trace_parent=delivery.trace_parent,
+            extra=done.unit.marker,
         )
-        marker = {**unit.marker, **to_document(record, prefix=RESERVED)}
-        return await answered(
-            lambda: self._store.commit(delivery.key, marker, tuple(unit.operations)),
+        marker = to_document(record, prefix=RESERVED)
+        operations = tuple(done.unit.operations)
+        committed = await answered(
+            lambda: self._store.commit(delivery.key, marker, operations),
             self._clock,
             within=self.policy.lease,
         )
+        if committed:
+            self._recent.keep(Stored(record=record, etag=""))
+        return committed
 
-    def _changed(self, marker: Marker, body: bytes) -> tuple[str, ...]:
-        if self._changed_fields is None:
-            return ()
-        return self._changed_fields(marker.document, body)
+    def _changed(self, record: Record, body: bytes) -> tuple[str, ...]:
+        return () if self._changed_fields is None else self._changed_fields(record.extra, body)
 
-    async def _read(self, key: str) -> Marker | None:
-        return await answered(lambda: self._store.read(key), self._clock, within=self.policy.lease)
+    async def _read(self, key: str) -> Stored | None:
+        marker = await answered(
+            lambda: self._store.read(key), self._clock, within=self.policy.lease
+        )
+        if marker is None:
+            return None
+        consumer = marker.stored.record.consumer
+        if consumer and consumer != presentable(self.name):
+            raise ConfigurationError(
+                f"consumer {self.name}: the marker of key {presentable(key)!r} belongs to consumer "
+                f"{consumer}. Consumers whose markers lie in one container need keys of their own, "
+                "or one would suppress the other"
+            )
+        return marker.stored
 
 
-def _processed[R](result: R) -> Handled[R]:
-    return Handled(outcome=Outcome.PROCESSED, result=result, attempt=1)
-
-
-def marker_of(document: Mapping[str, Any], *, etag: str, age: float) -> Marker:
+def marker_of(document: Mapping[str, Any], *, key: str, etag: str, age: float) -> Marker:
     """The marker in a stored document, for implementations of InboxStore."""
-    record = from_document(document, prefix=RESERVED)
+    consumer = document.get(f"{RESERVED}consumer")
+    record = from_document(document, consumer=str(consumer or ""), key=key, prefix=RESERVED)
     return Marker(stored=Stored(record=record, etag=etag, age=age), document=record.extra)

@@ -57,6 +57,14 @@ def bucket(key: str, buckets: int) -> int:
     return int.from_bytes(hashlib.blake2b(_encoded(key), digest_size=4).digest()) % buckets
 
 
+def presentable(key: str) -> str:
+    """A key as text that any service and log takes: half surrogate pairs are written as escapes.
+
+    For people to read, not to tell keys apart.
+    """
+    return key.encode("utf-8", "backslashreplace").decode()
+
+
 def _encoded(key: str) -> bytes:
     # surrogatepass: a key may hold half a surrogate pair, and must still differ from every other
     return key.encode("utf-8", "surrogatepass")

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from .errors import PermanentFailure
 from .records import Cause, Delivery, Handled, Outcome, Policy, Record, Status, Stored
 from .results import ResultCodec
 
@@ -9,13 +10,23 @@ from .results import ResultCodec
 def of_duplicate[R](
     stored: Stored, delivery: Delivery, codec: ResultCodec[R], now: float
 ) -> Handled[R]:
-    """A duplicate of success gets the recorded result, one of failure the recorded refusal."""
+    """A duplicate of success gets the recorded result, one of failure the recorded refusal.
+
+    A result that can no longer be read as the handler's type counts as not kept.
+    """
     record = stored.record
     failed = record.status is Status.FAILED
+    result: R | None = None
+    result_kept = record.result is not None
+    if record.result is not None:
+        try:
+            result = codec.decode(record.result)
+        except ValueError:
+            result_kept = False
     return Handled(
         outcome=Outcome.DUPLICATE,
-        result=None if record.result is None else codec.decode(record.result),
-        result_kept=record.result is not None or failed,
+        result=result,
+        result_kept=result_kept or failed,
         cause=cause_of(record, delivery),
         reason=record.failure_reason or "",
         description=record.failure_description or "",
@@ -43,6 +54,16 @@ def of_mismatch(record: Record, changed: tuple[str, ...] = ()) -> Handled[Any]:
         description=f"this deduplication key was used before with other content{fields}",
         attempt=record.attempt,
         origin=record.trace_parent,
+    )
+
+
+def of_refusal(failure: PermanentFailure, *, attempt: int) -> Handled[Any]:
+    """The work can never succeed."""
+    return Handled(
+        outcome=Outcome.FAILED,
+        reason=failure.reason,
+        description=failure.description,
+        attempt=attempt,
     )
 
 

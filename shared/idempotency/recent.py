@@ -7,7 +7,8 @@ import msgspec
 from .clock import Clock
 from .records import Stored
 
-_MOST = 10_000
+_MOST = 1_000
+"""With results of at most 30 KB this is 30 MB at the worst."""
 
 
 class Recent:

@@ -1,5 +1,6 @@
 """What the module knows: deliveries, records, outcomes. Frozen data, no behaviour beyond reading it."""
 
+import math
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final
@@ -97,6 +98,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     store's own time stamp of the last write. ``result`` is JSON text; None means that none is kept,
     which differs from a kept ``null``. ``extra`` holds properties of the document that this release
     does not know (of a newer schema, or business data beside a marker); they are written back as found.
+    ``evidence`` holds the digests that name what changed in a mismatch, see `evidence`.
     """
 
     consumer: str
@@ -116,6 +118,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: float | None = None
     first_sequence_number: int | None = None
     trace_parent: str | None = None
+    evidence: str | None = None
     schema: int = SCHEMA
     extra: Mapping[str, Any] = {}
 
@@ -155,7 +158,8 @@ class Handled[R](msgspec.Struct, frozen=True, kw_only=True):
     origin: str | None = None
     """Trace context of the attempt that did the work, for a duplicate."""
     result_kept: bool = True
-    """False when the work is done but its result was too large to keep: ``result`` is then None."""
+    """False when the work is done but its result could not be kept, or is no longer readable as the
+    handler's type: ``result`` is then None."""
     failed: bool = False
     """A duplicate of a failure: the recorded refusal, never to be acknowledged as done."""
 
@@ -168,7 +172,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     handler is cancelled. ``retention``: how long a finished record is kept. ``max_age``: how old a
     message may be, None for no check. ``waiting_slots``: how many deliveries may wait at once in this
     process. ``max_result_bytes``: a larger result is not kept. ``memory``: for how long this process
-    remembers what it completed, 0 for not at all.
+    remembers what it completed, 0 for not at all. ``evidence``: whether a record keeps salted digests of
+    the body's top-level fields, so that a mismatch can name those that changed.
     """
 
     lease: float = 30.0
@@ -181,11 +186,15 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     waiting_slots: int = 16
     max_result_bytes: int = 30_000
     memory: float = 10.0
+    evidence: bool = True
 
     def __post_init__(self) -> None:
         for name in ("lease", "heartbeat", "deadline", "retention"):
-            if getattr(self, name) <= 0:
-                raise ConfigurationError(f"{name} must be more than 0 seconds")
+            if not 0 < getattr(self, name) < math.inf:
+                raise ConfigurationError(f"{name} must be a number of seconds above 0")
+        for name in ("wait", "memory", "waiting_slots", "max_result_bytes"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ConfigurationError(f"{name} must not be less than 0")
         if self.heartbeat * 2 > self.lease:
             raise ConfigurationError(
                 f"heartbeat ({self.heartbeat:g} s) must be at most half the lease ({self.lease:g} s), "
@@ -202,8 +211,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
                 f"deadline ({self.deadline:g} s) must not exceed wait x (max delivery count - 1) = "
                 f"{longest:g} s: the duplicates of a slow message would be dead-lettered before it ends"
             )
-        if self.max_age is not None and self.max_age > self.retention:
+        if self.max_age is not None and not 0 < self.max_age <= self.retention:
             raise ConfigurationError(
-                f"max_age ({self.max_age:g} s) must not exceed retention ({self.retention:g} s): "
-                "a message accepted after its record is gone would run twice"
+                f"max_age ({self.max_age:g} s) must be above 0 and not exceed retention "
+                f"({self.retention:g} s): a message accepted after its record is gone would run twice"
             )

@@ -1,6 +1,6 @@
 """How a handler's result is kept: as JSON text, read back as the type the handler declares."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -34,6 +34,25 @@ class ResultCodec[R]:
         return text.decode()
 
     def decode(self, text: str) -> R:
-        """The result as every caller gets it."""
+        """The result as every caller gets it; raises ValueError when it is of another type by now."""
         decoded: R = self._decoder.decode(text)
         return decoded
+
+
+class Kept(NamedTuple):
+    """A result as it will be stored; without ``text``, ``cause`` says why it cannot be."""
+
+    text: str | None
+    cause: str = ""
+
+
+def kept[R](result: R, codec: ResultCodec[R], max_bytes: int) -> Kept:
+    """The result as text of at most ``max_bytes``; without it the work is completed all the same."""
+    try:
+        text = codec.encode(result)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        return Kept(None, f"of no kind that can be kept: {error}")
+    size = len(text.encode())
+    if size > max_bytes:
+        return Kept(None, f"{size} bytes, more than {max_bytes}")
+    return Kept(text)

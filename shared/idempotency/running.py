@@ -7,7 +7,8 @@ from enum import Enum, auto
 from typing import Any
 
 from .attempt import Attempt, enter
-from .clock import Clock
+from .clock import Clock, finished_within
+from .decision import CLOCK_ALLOWANCE
 from .errors import StoreUnavailable
 from .fencing import FencedRecord
 
@@ -16,25 +17,53 @@ _CANCELLATION_PATIENCE = 5.0
 
 
 class Stop(Enum):
-    """Why a handler was cancelled by us."""
+    """Why a handler was cancelled."""
 
     DEADLINE = auto()
     FENCED = auto()
     LEASE_LOST = auto()
     """The store could not be reached to renew the lease in time; another attempt may own the record."""
+    CANCELLED = auto()
+    """The caller was cancelled, such as by the host's shutdown."""
+    BROKEN = auto()
+    """The heartbeat raised what it never should."""
 
 
-class Stopped(Exception):
-    """The handler was cancelled; ``still_running`` when it did not end (a thread cannot be stopped)."""
+class Run[R]:
+    """How a handler's run ended.
 
-    def __init__(self, why: Stop, *, still_running: bool) -> None:
-        super().__init__(why.name)
-        self.why = why
-        self.still_running = still_running
+    ``stop`` tells why the handler was cancelled, None when it ended by itself; a handler may well
+    return a result after it was cancelled. ``cause`` is what the caller is to be told of a
+    cancellation or of a broken heartbeat.
+    """
 
+    def __init__(
+        self,
+        handler: "asyncio.Task[R]",
+        stop: Stop | None = None,
+        cause: BaseException | None = None,
+    ) -> None:
+        self._handler = handler
+        self.stop = stop
+        self.cause = cause
 
-class StillRunning(asyncio.CancelledError):
-    """We were cancelled, but the handler did not end: its record must not be released."""
+    @property
+    def still_running(self) -> bool:
+        """The handler did not end though cancelled: a thread cannot be stopped."""
+        return not self._handler.done()
+
+    @property
+    def error(self) -> BaseException | None:
+        """What the handler raised; None when it returned."""
+        try:
+            return self._handler.exception()
+        except asyncio.CancelledError as cancelled:
+            return cancelled
+
+    @property
+    def result(self) -> R:
+        """What the handler returned."""
+        return self._handler.result()
 
 
 async def run_leased[R](
@@ -44,54 +73,71 @@ async def run_leased[R](
     clock: Clock,
     *,
     heartbeat: float,
-) -> R:
-    """The handler's result; its own exception; or Stopped.
+) -> Run[R]:
+    """Run the handler to its end, and say how it ended; raises nothing of its own.
 
-    The heartbeat has ended when this returns, so that completion is the next write. When the caller
-    is cancelled the handler is cancelled first, and the cancellation goes on (as StillRunning when
-    the handler did not end).
+    After this no renewal is begun; one that is under way holds the record's lock, so that the next
+    write comes after it.
     """
 
     async def run() -> R:
         enter(attempt)
         return await work()
 
+    # a task of its own: the context variables end with it, and it can be cancelled by itself
     handler = asyncio.create_task(run())
+    handler.add_done_callback(noted)
     watch = asyncio.create_task(_watched(attempt, fenced, clock, heartbeat))
+    watch.add_done_callback(noted)
     try:
         await asyncio.wait({handler, watch}, return_when=asyncio.FIRST_COMPLETED)
-    except asyncio.CancelledError:
-        if not await _ended(handler):
-            raise StillRunning from None
-        raise
+        if handler.done():
+            return Run(handler)
+        await ended(handler, clock)
+    except asyncio.CancelledError as cancelled:
+        await ended(handler, clock)
+        return Run(handler, Stop.CANCELLED, cancelled)
     finally:
-        await _ended(watch)
-    if handler.done():
-        return handler.result()
-    still_running = not await _ended(handler)
-    raise Stopped(watch.result(), still_running=still_running)
+        watch.cancel()
+    broken = watch.exception()
+    return Run(handler, Stop.BROKEN, broken) if broken else Run(handler, watch.result())
 
 
 async def _watched(attempt: Attempt, fenced: FencedRecord, clock: Clock, heartbeat: float) -> Stop:
     """Renew the lease until the deadline; a hung handler must not live forever."""
+    pause = heartbeat
     while True:
-        left = attempt.deadline - clock.monotonic()
-        await clock.sleep(min(heartbeat, max(left, 0.0)))
+        await clock.sleep(max(0.0, min(pause, attempt.deadline - clock.monotonic())))
         if clock.monotonic() >= attempt.deadline:
             return Stop.DEADLINE
+        renewal = asyncio.create_task(fenced.renew())
+        renewal.add_done_callback(noted)
+        # others honour the lease a little beyond its end: after a blocked event loop there is one try
+        left = max(fenced.lease_left(), CLOCK_ALLOWANCE)
+        until_deadline = attempt.deadline - clock.monotonic()
+        if not await finished_within(renewal, min(left, until_deadline), clock):
+            renewal.cancel()
+            return Stop.DEADLINE if clock.monotonic() >= attempt.deadline else Stop.LEASE_LOST
         try:
-            if not await fenced.renew():
+            if not renewal.result():
                 return Stop.FENCED
+            pause = heartbeat
         except StoreUnavailable:
             if fenced.lease_left() <= 0:
                 return Stop.LEASE_LOST
+            pause = min(heartbeat / 4, fenced.lease_left())
 
 
-async def _ended(task: "asyncio.Task[Any]") -> bool:
+async def ended(task: "asyncio.Task[Any]", clock: Clock) -> bool:
     """Cancel a task and see it end; False when it did not within the patience."""
     task.cancel()
-    await asyncio.wait({task}, timeout=_CANCELLATION_PATIENCE)
-    return task.done()
+    return await finished_within(task, _CANCELLATION_PATIENCE, clock)
+
+
+def noted(task: "asyncio.Task[Any]") -> None:
+    """Take notice of a task's exception, which asyncio would otherwise complain about."""
+    if not task.cancelled():
+        task.exception()
 
 
 def as_work(handler: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[[], Awaitable[Any]]:
@@ -105,10 +151,11 @@ def as_work(handler: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[
 
     async def in_thread() -> Any:
         running = asyncio.ensure_future(asyncio.to_thread(handler, *args, **kwargs))
-        try:
-            return await asyncio.shield(running)
-        except asyncio.CancelledError:
-            await asyncio.wait({running})
-            raise
+        while not running.done():
+            try:
+                await asyncio.wait({running})
+            except asyncio.CancelledError:
+                continue  # its effects are open until it returns, however often we are cancelled
+        return running.result()
 
     return in_thread

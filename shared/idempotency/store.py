@@ -1,6 +1,7 @@
 """The store protocol: four methods, each ONE conditional write or ONE point read.
 
-To add a store, implement these and add it to the contract suite in ``tests/contract``.
+To add a store, implement these and add one line to ``tests/contract/test_stores.py``:
+`testing.StoreContract` then proves them.
 """
 
 from typing import Protocol
@@ -14,6 +15,7 @@ class Store(Protocol):
     Every method raises StoreUnavailable when the service is down, throttles (then with its own
     ``retry_after``) or did not answer; after that it is *not known* whether the write took effect,
     and the caller issues the same write again. A refused condition is a return value, no exception.
+    ``insert`` and ``replace`` raise MalformedContent when the record is too large for the service.
     Implementations translate their driver's errors in one place and keep no per-call state.
     """
 

@@ -6,9 +6,13 @@ from typing import Any, Literal
 
 import msgspec
 
+from .attempt import Attempt, current_attempt
 from .documents import RESERVED
-from .errors import ConfigurationError
+from .errors import ConfigurationError, MalformedContent
 from .keys import storage_id
+
+MOST_OPERATIONS = 99
+"""Beside the marker: both services take 100 operations in one transaction."""
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,23 +77,30 @@ class UnitOfWork:
                 f"a unit of work writes each document once; {operation.id!r} is written twice, or "
                 "is the marker's id"
             )
+        if len(self.operations) >= MOST_OPERATIONS:
+            raise MalformedContent(
+                f"a transaction takes {MOST_OPERATIONS} operations beside its marker; "
+                f"{operation.kind} of document {operation.id!r} is one too many",
+                reason="TooManyOperations",
+            )
         self._ids.add(operation.id)
         self.operations.append(operation)
 
 
-_current: ContextVar[UnitOfWork] = ContextVar("idempotency_unit_of_work")
+# with the owner of its attempt: a consumer protected within a handler is not in the handler's unit
+_current: ContextVar[tuple[str, UnitOfWork]] = ContextVar("idempotency_unit_of_work")
 
 
 def current_unit() -> UnitOfWork:
     """The unit of work of the calling handler; raises ConfigurationError outside an inbox handler."""
-    unit = _current.get(None)
-    if unit is None:
+    owner, unit = _current.get(("", None))
+    if unit is None or current_attempt().owner != owner:
         raise ConfigurationError(
             "there is no unit of work: current_unit() works only inside a handler protected by an Inbox"
         )
     return unit
 
 
-def enter_unit(unit: UnitOfWork) -> None:
-    """Make ``unit`` the current one of the calling task."""
-    _current.set(unit)
+def enter_unit(unit: UnitOfWork, attempt: Attempt) -> None:
+    """Make ``unit`` the current one of the calling task, in that attempt."""
+    _current.set((attempt.owner, unit))

@@ -35,7 +35,7 @@ class CosmosStore:
         del document["id"]
         document.pop("ttl", None)
         return Stored(
-            record=from_document(document),
+            record=from_document(document, consumer=consumer, key=key),
             etag=str(item["_etag"]),
             age=age_of(item, item.get_response_headers()),
         )

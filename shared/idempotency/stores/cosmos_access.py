@@ -1,19 +1,23 @@
 """What both Cosmos DB stores share: a container made if missing, errors translated in one place."""
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, Final
 
-from azure.core.exceptions import AzureError
+from azure.core.exceptions import AzureError, HttpResponseError
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from ..errors import ConfigurationError, StoreUnavailable
+from ..errors import ConfigurationError, MalformedContent, StoreUnavailable
 
+_READ_SESSION_NOT_AVAILABLE = 1002
 _SYSTEM = frozenset({"_etag", "_rid", "_self", "_ts", "_attachments"})
 
+ANSWER_WITHIN: Final = 10.0
+"""Seconds for one call, the SDK's own retries included: far less than a lease."""
 LOCAL_CLOCK_ALLOWANCE = 60.0
 """Seconds by which this machine's clock may be ahead of the service's."""
 
@@ -44,17 +48,23 @@ class Container:
         """The answer of one call, or the status by which a condition refused it: 404, 409 or 412.
 
         ``creates``: the call creates an item, so that 404 can only mean that the container is missing.
-        Anything else raises StoreUnavailable.
+        Raises MalformedContent when the service finds the items too large, StoreUnavailable for
+        anything else, and after `ANSWER_WITHIN`.
         """
         try:
-            await self._refuse_several_write_regions()
-            return await call()
-        except CosmosHttpResponseError as error:
-            if error.status_code == 404 and creates:
-                await self._create()
-                return await self.answer(call)
-            if error.status_code in (404, 409, 412):
-                return error.status_code
+            async with asyncio.timeout(ANSWER_WITHIN):
+                await self._refuse_several_write_regions()
+                answer = await _answer_or_status(call)
+                if answer == 404 and creates:
+                    await self._create()
+                    answer = await _answer_or_status(call)
+                return answer
+        except HttpResponseError as error:
+            if error.status_code == 413:
+                raise MalformedContent(
+                    "Cosmos DB cannot hold so much: 2 MB for an item or a batch",
+                    reason="ContentTooLarge",
+                ) from error
             raise unavailable(error) from error
         except (AzureError, OSError, TimeoutError) as error:
             raise unavailable(error) from error
@@ -85,6 +95,17 @@ class Container:
                 f"Cosmos DB container {self._database}/{self._name} does not exist and may not be "
                 f"created with this credential ({error.status_code}): deploy it first"
             ) from error
+
+
+async def _answer_or_status[T](call: Callable[[], Awaitable[T]]) -> T | int:
+    try:
+        return await call()
+    except HttpResponseError as error:
+        # a replica that has not caught up with the session also answers 404
+        lagging = getattr(error, "sub_status", None) == _READ_SESSION_NOT_AVAILABLE
+        if error.status_code in (404, 409, 412) and not lagging:
+            return error.status_code
+        raise
 
 
 def age_of(item: Mapping[str, Any], headers: Mapping[str, str]) -> float:

@@ -10,9 +10,9 @@ from typing import Any
 
 from azure.cosmos.exceptions import CosmosBatchOperationError
 
-from ..errors import BusinessConflict
+from ..errors import BusinessConflict, ConfigurationError
 from ..inbox import Marker, marker_of
-from ..keys import storage_id
+from ..keys import presentable, storage_id
 from ..unit_of_work import Operation
 from .cosmos_access import Container, age_of, without_system
 
@@ -29,22 +29,25 @@ class CosmosInbox:
 
     async def read(self, key: str) -> Marker | None:
         item = await self._container.answer(
-            lambda: self._items.read_item(storage_id(key), partition_key=key)
+            lambda: self._items.read_item(storage_id(key), partition_key=_partition(key))
         )
         if isinstance(item, int):
             return None
         age = age_of(item, item.get_response_headers())
-        return marker_of(without_system(item), etag=str(item["_etag"]), age=age)
+        document = without_system(item)
+        return marker_of(document, key=key, etag=str(item["_etag"]), age=age)
 
     async def commit(
         self, key: str, marker: Mapping[str, Any], operations: tuple[Operation, ...]
     ) -> bool:
+        if "ttl" in marker:
+            raise ConfigurationError("a marker must not expire: it has no property ttl")
         batch = [("create", (self._item(key, storage_id(key), marker),))]
         batch += [self._written(key, operation) for operation in operations]
 
         async def execute() -> CosmosBatchOperationError | None:
             try:
-                await self._items.execute_item_batch(batch, partition_key=key)
+                await self._items.execute_item_batch(batch, partition_key=_partition(key))
             except CosmosBatchOperationError as error:
                 if error.status_code in (404, 409, 412):
                     return error
@@ -68,7 +71,14 @@ class CosmosInbox:
         await self._container.close()
 
     def _item(self, key: str, id_: str, document: Mapping[str, Any]) -> dict[str, Any]:
-        return {**document, "id": id_, self._partition_property: key}
+        place = {"id": id_, self._partition_property: _partition(key)}
+        for name, value in place.items():
+            if document.get(name, value) != value:
+                raise ConfigurationError(
+                    f"property {name} of document {id_!r} must be {value!r}, its place beside the "
+                    "marker, or be left out"
+                )
+        return {**document, **place}
 
     def _written(self, key: str, operation: Operation) -> tuple[Any, ...]:
         item = self._item(key, operation.id, operation.document or {})
@@ -79,3 +89,8 @@ class CosmosInbox:
                 return ("replace", (operation.id, item), {"if_match_etag": operation.etag})
             case "delete":
                 return ("delete", (operation.id,), {"if_match_etag": operation.etag})
+
+
+def _partition(key: str) -> str:
+    """The key itself; in its storage form when it is no text that JSON can carry."""
+    return key if presentable(key) == key else storage_id(key)

@@ -1,5 +1,6 @@
 """The inbox in this process's memory: for tests, and for trying the module without any service."""
 
+import copy
 import itertools
 from collections.abc import Mapping
 from typing import Any
@@ -28,7 +29,8 @@ class MemoryInbox:
         if held is None:
             return None
         document, etag, written_at = held
-        return marker_of(document, etag=etag, age=self._clock.monotonic() - written_at)
+        age = self._clock.monotonic() - written_at
+        return marker_of(copy.deepcopy(document), key=key, etag=etag, age=age)
 
     async def commit(
         self, key: str, marker: Mapping[str, Any], operations: tuple[Operation, ...]
@@ -72,4 +74,6 @@ class MemoryInbox:
                 return None
 
     def _write(self, address: _Address, document: Mapping[str, Any]) -> None:
-        self._documents[address] = (document, str(next(self._etags)), self._clock.monotonic())
+        # a copy: what is kept must not change with the handler's own objects
+        kept = copy.deepcopy(document)
+        self._documents[address] = (kept, str(next(self._etags)), self._clock.monotonic())

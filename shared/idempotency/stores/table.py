@@ -35,7 +35,8 @@ class TableStore:
         if found is None:
             return None
         entity, age = found
-        record = from_document(access.to_document(entity))
+        document = access.to_document(entity)
+        record = from_document(document, consumer=consumer, key=key)
         return Stored(record=record, etag=str(entity.metadata["etag"]), age=age)
 
     async def insert(self, record: Record) -> Stored | None:

@@ -1,39 +1,72 @@
 """What both Table Storage stores share: errors translated in one place, values that a property can hold."""
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, Final
 
 from azure.core.exceptions import AzureError, HttpResponseError
 from azure.data.tables import EdmType, EntityProperty, TableEntity
 from azure.data.tables.aio import TableClient
 
-from ..errors import MalformedContent, StoreUnavailable
+from ..errors import ConfigurationError, MalformedContent, StoreUnavailable
 
+ANSWER_WITHIN: Final = 10.0
+"""Seconds for one call, the SDK's own retries included: far less than a lease."""
 _JSON_PROPERTIES = "idempotency_json"
 """Names the properties that hold JSON text, since a property holds scalars only."""
 _INT32 = 2**31
+_INT64 = 2**63
 _MOST_CHARACTERS = 32 * 1024
 _KEYS = frozenset({"PartitionKey", "RowKey", _JSON_PROPERTIES})
+_OF_SERVICE = frozenset({*_KEYS, "Timestamp"})
+_TOO_LARGE = frozenset(
+    {"EntityTooLarge", "PropertyValueTooLarge", "RequestBodyTooLarge", "TooManyProperties"}
+)
 
 
 async def answer[T](call: Callable[[], Awaitable[T]], table: TableClient) -> T | int:
     """The answer of one call, or the status by which a condition refused it: 404, 409 or 412.
 
-    A missing table is created, and the call issued again. Anything else raises StoreUnavailable.
+    A missing table is created, and the call issued again. Raises MalformedContent when the service
+    finds the entities too large, StoreUnavailable for anything else, and after `ANSWER_WITHIN`.
     """
     try:
-        return await call()
+        async with asyncio.timeout(ANSWER_WITHIN):
+            try:
+                return await _answer_or_status(call)
+            except HttpResponseError as error:
+                if code_of(error) != "TableNotFound":
+                    raise
+                await _create(table)
+                return await _answer_or_status(call)
     except HttpResponseError as error:
-        if code_of(error) == "TableNotFound":
-            await _create(table)
-            return await answer(call, table)
-        if error.status_code in (404, 409, 412):
-            return error.status_code
+        if error.status_code == 413 or code_of(error) in _TOO_LARGE:
+            raise MalformedContent(
+                f"Table Storage cannot hold so much ({code_of(error)})", reason="ContentTooLarge"
+            ) from error
         raise _unavailable(error) from error
     except (AzureError, OSError, TimeoutError) as error:
         raise _unavailable(error) from error
+
+
+async def _answer_or_status[T](call: Callable[[], Awaitable[T]]) -> T | int:
+    try:
+        return await call()
+    except HttpResponseError as error:
+        if is_refusal(error):
+            return error.status_code or 0
+        raise
+
+
+def is_refusal(error: HttpResponseError) -> bool:
+    """Whether a condition was refused: an entity is there, is gone, or is another by now."""
+    code = code_of(error)
+    # 409 is also what a table says that is being deleted
+    return code == "EntityAlreadyExists" or (
+        error.status_code in (404, 412) and code != "TableNotFound"
+    )
 
 
 async def read(table: TableClient, partition: str, row: str) -> tuple[TableEntity, float] | None:
@@ -56,21 +89,23 @@ async def read(table: TableClient, partition: str, row: str) -> tuple[TableEntit
 def to_entity(partition: str, row: str, document: Mapping[str, Any]) -> dict[str, Any]:
     """A document as an entity; lists and objects become JSON text, named in a reserved property.
 
-    Raises MalformedContent, naming the property, when one is beyond the service's 64 KiB.
+    Raises MalformedContent, naming the property, when one is beyond the service's 64 KiB or of no
+    value that it can hold, ConfigurationError when one has a name that is the service's own.
     """
+    taken = _OF_SERVICE & document.keys()
+    if taken:
+        raise ConfigurationError(f"properties named {sorted(taken)} are Table Storage's own")
     entity: dict[str, Any] = {"PartitionKey": partition, "RowKey": row}
     as_json = []
     for name, value in document.items():
         if isinstance(value, (dict, list, tuple)):
             value = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
             as_json.append(name)
-        if isinstance(value, str) and len(value.encode("utf-16-le")) // 2 > _MOST_CHARACTERS:
-            raise MalformedContent(
-                f"property {name} has {len(value)} characters; Table Storage keeps "
-                f"{_MOST_CHARACTERS} at most",
-                reason="ContentTooLarge",
-            )
+        if isinstance(value, str):
+            _check_text(name, value)
         if isinstance(value, int) and not -_INT32 <= value < _INT32:
+            if not -_INT64 <= value < _INT64:
+                raise MalformedContent(f"property {name} is a number of more than 64 bits")
             value = EntityProperty(value, EdmType.INT64)
         if value is not None:
             entity[name] = value
@@ -91,17 +126,29 @@ def to_document(entity: Mapping[str, Any]) -> dict[str, Any]:
     return document
 
 
+def _check_text(name: str, value: str) -> None:
+    try:
+        characters = len(value.encode("utf-16-le")) // 2
+    except UnicodeEncodeError as error:
+        raise MalformedContent(f"property {name} holds half a surrogate pair") from error
+    if characters > _MOST_CHARACTERS:
+        raise MalformedContent(
+            f"property {name} has {characters} characters; Table Storage keeps "
+            f"{_MOST_CHARACTERS} at most",
+            reason="ContentTooLarge",
+        )
+
+
 async def _create(table: TableClient) -> None:
     try:
         await table.create_table()
     except HttpResponseError as error:
         if error.status_code != 409:  # 409: another process was first
-            raise _unavailable(error) from error
-    except (AzureError, OSError, TimeoutError) as error:
-        raise _unavailable(error) from error
+            raise
 
 
 def code_of(error: HttpResponseError) -> str:
+    """The service's name for what is wrong."""
     headers: Mapping[str, str] = getattr(error.response, "headers", {})
     # a refused transaction answers 202 and tells its code in the body only
     return headers.get("x-ms-error-code") or str(getattr(error, "error_code", ""))
@@ -110,7 +157,7 @@ def code_of(error: HttpResponseError) -> str:
 def _unavailable(error: Exception) -> StoreUnavailable:
     response = getattr(error, "response", None)
     hint = response.headers.get("Retry-After") if response is not None else None
-    retry_after = float(hint) if hint and hint.isdigit() else None
+    retry_after = float(hint) if hint and hint.isdecimal() else None
     status = getattr(error, "status_code", None)
     what = f"answered {status}" if status else "did not answer"
     return StoreUnavailable(

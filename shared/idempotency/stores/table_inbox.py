@@ -32,7 +32,8 @@ class TableInbox:
         if found is None:
             return None
         entity, age = found
-        return marker_of(access.to_document(entity), etag=str(entity.metadata["etag"]), age=age)
+        document = access.to_document(entity)
+        return marker_of(document, key=key, etag=str(entity.metadata["etag"]), age=age)
 
     async def commit(
         self, key: str, marker: Mapping[str, Any], operations: tuple[Operation, ...]
@@ -45,10 +46,7 @@ class TableInbox:
             try:
                 await self._table.submit_transaction(transaction)
             except TableTransactionError as error:
-                if (
-                    error.status_code in (404, 409, 412)
-                    and access.code_of(error) != "TableNotFound"
-                ):
+                if access.is_refusal(error):
                     return error
                 raise
             return None
