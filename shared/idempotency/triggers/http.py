@@ -20,7 +20,7 @@ this one request and may be otherwise next time: 400, 401, 403, 409, 422, 429. T
 a 5xx does. The first caller gets the handler's response as it is.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import azure.functions as func
@@ -38,7 +38,9 @@ __all__ = ["LARGEST_BODY", "caller_of", "idempotency_key_of", "idempotent"]
 LARGEST_BODY = 1024 * 1024
 """Bytes of a request's body; a larger one would be digested on the loop that serves all others."""
 
-type Decorator = Callable[[Callable[..., Any]], Callable[..., Awaitable[func.HttpResponse]]]
+type Decorator = Callable[
+    [Callable[..., Any]], Callable[..., Coroutine[Any, Any, func.HttpResponse]]
+]
 
 
 def idempotent(
@@ -51,7 +53,9 @@ def idempotent(
     func.HttpResponse.
     """
 
-    def protect(function: Callable[..., Any]) -> Callable[..., Awaitable[func.HttpResponse]]:
+    def protect(
+        function: Callable[..., Any],
+    ) -> Callable[..., Coroutine[Any, Any, func.HttpResponse]]:
         handler = Handler(function, func.HttpRequest)
         if not _is_response(handler.hints.get("return", func.HttpResponse)):
             raise ConfigurationError(f"{handler.name} must return a func.HttpResponse")

@@ -5,7 +5,7 @@ Given back is left unsettled until its lock ends: abandoning it at once would bu
 in seconds. Only an exception that nobody expected is raised, and the host then abandons the message.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -60,7 +60,7 @@ class Settlement(Protocol):
         ...
 
 
-type Decorator = Callable[[Callable[..., Any]], Callable[..., Awaitable[None]]]
+type Decorator = Callable[[Callable[..., Any]], Callable[..., Coroutine[Any, Any, None]]]
 
 
 def idempotent(
@@ -82,7 +82,7 @@ def idempotent(
     pace = pacing or Pacing()
     time = clock or SystemClock()
 
-    def protect(function: Callable[..., Any]) -> Callable[..., Awaitable[None]]:
+    def protect(function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, None]]:
         handler = Handler(function, func.ServiceBusMessage)
         codec = handler.codec()
         added = {_ACTIONS: settlement.actions_type} if settlement.actions_type else {}

@@ -6,7 +6,7 @@ invocation succeeds; an exception lets the message reappear after host.json's `v
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,7 +31,7 @@ type KeyOf = Callable[[bytes], str]
 type PoisonQueue = Callable[[func.QueueMessage, str, str], Awaitable[None]]
 """Sends a message to the poison queue with the reason and its description."""
 
-type Decorator = Callable[[Callable[..., Any]], Callable[..., Awaitable[None]]]
+type Decorator = Callable[[Callable[..., Any]], Callable[..., Coroutine[Any, Any, None]]]
 
 
 def json_key(field: str) -> KeyOf:
@@ -68,7 +68,7 @@ def idempotent(
     pace = pacing or Pacing()
     time = clock or SystemClock()
 
-    def protect(function: Callable[..., Any]) -> Callable[..., Awaitable[None]]:
+    def protect(function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, None]]:
         handler = Handler(function, func.QueueMessage)
         codec = handler.codec()
 
