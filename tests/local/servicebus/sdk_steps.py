@@ -1,0 +1,107 @@
+"""What the tests with the SDK share: the entities, and a client's usual steps."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
+from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
+
+from local.servicebus import Broker, Entities, QueueSettings, TopicSettings
+
+ENTITIES = Entities(
+    queues=(
+        QueueSettings("orders", lock=timedelta(seconds=60), max_delivery_count=3),
+        QueueSettings("steps", lock=timedelta(seconds=60), requires_session=True),
+    ),
+    topics=(
+        TopicSettings(
+            "order-events",
+            detection_window=timedelta(minutes=10),
+            subscriptions=(QueueSettings("email"), QueueSettings("loyalty")),
+        ),
+    ),
+)
+
+
+def connect(broker: Broker, retries: int = 0) -> ServiceBusClient:
+    """The asynchronous SDK, by default without retries that would hide a failure."""
+    return ServiceBusClient.from_connection_string(
+        broker.connection_string, retry_total=retries, retry_backoff_factor=0.05
+    )
+
+
+@asynccontextmanager
+async def opened(
+    broker: Broker, *ends: ServiceBusSender | ServiceBusReceiver
+) -> AsyncIterator[None]:
+    """Senders and receivers, opened at once: the SDK takes half a second for each.
+
+    They end with their connections, as a crashed client's do: an orderly close takes the SDK
+    another second. Tests of the orderly close do it themselves.
+    """
+    await asyncio.gather(*(end.__aenter__() for end in ends))
+    try:
+        yield
+    finally:
+        broker.drop_connections()
+        await asyncio.gather(*(end.close() for end in ends), return_exceptions=True)
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Both ends of `orders`."""
+
+    sender: ServiceBusSender
+    receiver: ServiceBusReceiver
+
+    async def send(self, *messages: ServiceBusMessage) -> None:
+        """Send one by one."""
+        for message in messages:
+            await self.sender.send_messages(message)
+
+    async def take(self, count: int = 1) -> list[ServiceBusReceivedMessage]:
+        """Receive exactly `count` messages."""
+        return await take(self.receiver, count)
+
+
+@asynccontextmanager
+async def orders(broker: Broker, retries: int = 0, **options: Any) -> AsyncIterator[Ends]:
+    """A client of its own with both ends of `orders`; `options` are the receiver's."""
+    async with connect(broker, retries) as client:
+        sender = client.get_queue_sender("orders", keep_alive=0)
+        receiver = client.get_queue_receiver("orders", keep_alive=0, **options)
+        async with opened(broker, sender, receiver):
+            yield Ends(sender, receiver)
+
+
+async def take(receiver: ServiceBusReceiver, count: int = 1) -> list[ServiceBusReceivedMessage]:
+    """Receive exactly `count` messages."""
+    taken: list[ServiceBusReceivedMessage] = []
+    while len(taken) < count:
+        messages = await receiver.receive_messages(count - len(taken), max_wait_time=5)
+        assert messages, f"only {len(taken)} of {count} messages came"
+        taken += messages
+    return taken
+
+
+async def nothing_waits(receiver: ServiceBusReceiver) -> bool:
+    """Whether the queue offers nothing for a moment."""
+    return await receiver.receive_messages(1, max_wait_time=0.2) == []
+
+
+def body(message: ServiceBusReceivedMessage) -> bytes:
+    """The payload in one piece."""
+    return b"".join(message.body)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what the broker does in its own time."""
+    for _ in range(200):
+        if condition():
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("it did not come about within four seconds")
