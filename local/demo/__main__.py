@@ -26,10 +26,11 @@ from local.demo.accounts import Accounts, Evidence, drawn_up
 from local.demo.consumers import Logs
 from local.demo.ledger import Ledger
 from local.demo.narration import Narration
-from local.demo.producer import Producer
-from local.demo.scenario import Scenario
+from local.demo.producer import NotAccepted, Producer
+from local.demo.scenario import NotSettled, Scenario
 from local.demo.telemetry import Telemetry
 from local.demo.traffic import Traffic
+from local.services.processes import ServiceError
 
 INTERRUPTED = 130
 
@@ -54,6 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nStopped everything.", file=sys.stderr)
         return INTERRUPTED
+    except (ServiceError, NotSettled, NotAccepted) as error:
+        print("\n".join(["", str(error), *error.__notes__]), file=sys.stderr)
+        return 1
     if options.json:
         print(report.as_json(accounts))
     else:

@@ -13,7 +13,7 @@ from local.demo.consumers import Logs
 from local.demo.ledger import Ledger
 from local.demo.scenario import Outcome
 from local.demo.telemetry import Telemetry
-from local.demo.traffic import Origin, PlannedOrder, Traffic
+from local.demo.traffic import Origin, Traffic
 from local.servicebus import Counts, Snapshot
 
 MISMATCH = "PayloadMismatch"
@@ -58,7 +58,8 @@ class Accounts:
     delivered: from both queues, redeliveries included; the sum of effects, duplicates, mismatches,
         rejected and given_back.
     processed: orders with an effect. duplicates: deliveries that came to nothing, as they should.
-    redelivered, resent: duplicates by cause, from the consumers' logs.
+    redelivered, resent: duplicates by cause, from the consumers' logs. broker_redeliveries: how
+        often the broker handed out a message again.
     rejected: deliveries that no one can use. given_back: deliveries that failed and came again.
     problems: what must not be; empty when all is well.
     """
@@ -74,6 +75,7 @@ class Accounts:
     duplicates: int
     redelivered: int
     resent: int
+    broker_redeliveries: int
     mismatches: int
     rejected: int
     given_back: int
@@ -88,6 +90,7 @@ class Accounts:
     pairs_in_two_processes: int
     http_repeats: int
     replayed: int
+    killed: int
     held_by_killed: int
     messages_per_second: float
     problems: tuple[str, ...]
@@ -124,6 +127,7 @@ def drawn_up(evidence: Evidence) -> Accounts:
         duplicates=delivered - effects - mismatches - rejected - given_back,
         redelivered=logs.count("duplicate", "redelivery"),
         resent=logs.count("duplicate", "resend"),
+        broker_redeliveries=broker.locks_expired + broker.abandoned + broker.released,
         mismatches=mismatches,
         rejected=rejected,
         given_back=given_back,
@@ -145,6 +149,7 @@ def drawn_up(evidence: Evidence) -> Accounts:
         pairs_in_two_processes=_in_two_processes(evidence),
         http_repeats=outcome.http_repeats,
         replayed=outcome.replayed,
+        killed=outcome.killed,
         held_by_killed=outcome.held_by_killed,
         messages_per_second=round(outcome.steady_messages / outcome.steady_seconds, 1),
         problems=tuple(_problems(evidence)),
@@ -253,19 +258,16 @@ def _problems_in_spite_of_protection(evidence: Evidence) -> Iterator[str]:
 
 def _wrong_dead_letters(evidence: Evidence) -> Iterator[str]:
     expected = Counter(
-        (each.message.message_id, each.reason) for each in evidence.traffic.malformed
+        [f"{each.message.message_id}: {each.reason}" for each in evidence.traffic.malformed]
+        + [f"{each.id}: {MISMATCH}" for each in evidence.traffic.of(Origin.ID_REUSED)]
     )
-    expected += Counter((p.id, MISMATCH) for p in evidence.traffic.of(Origin.ID_REUSED))
-    found = Counter((letter.message_id, letter.reason) for letter in evidence.dead_letters)
-    for (message_id, reason), count in (expected - found).items():
-        yield f"{count} x no dead letter {message_id!r} with reason {reason}"
-    for (message_id, reason), count in (found - expected).items():
-        yield f"{count} x unexpected dead letter {message_id!r} with reason {reason}"
+    found = Counter(f"{letter.message_id}: {letter.reason}" for letter in evidence.dead_letters)
+    if missing := sorted((expected - found).elements()):
+        yield f"dead letters that are missing: {_some(missing)}"
+    if surplus := sorted((found - expected).elements()):
+        yield f"dead letters that should not be: {_some(surplus)}"
 
 
 def _some(ids: Iterable[str]) -> str:
     first = tuple(ids)
     return ", ".join(first[:5]) + (f" and {len(first) - 5} more" if len(first) > 5 else "")
-
-
-__all__ = ["Accounts", "Evidence", "OriginRow", "PlannedOrder", "drawn_up"]

@@ -30,10 +30,10 @@ def show(accounts: Accounts, console: Console) -> None:
 
 
 def _origins(accounts: Accounts) -> Table:
-    table = _table("How orders came again, and what it did")
+    table = _table("How orders came again, and what came of it")
     table.add_column("origin", no_wrap=True)
-    for name in ("orders", "re-sent", "came again", "effects", "doubled"):
-        table.add_column(name, justify="right")
+    for name in ("orders", "re-sent", "again", "effects", "doubled"):
+        table.add_column(name, justify="right", no_wrap=True)
     for row in accounts.origins:
         table.add_row(
             row.origin,
@@ -69,11 +69,12 @@ def _deliveries(accounts: Accounts) -> Table:
     table.add_row("= effects", str(accounts.effects), "journal in the store")
     table.add_row("+ duplicates absorbed", str(accounts.duplicates), "delivered - the others")
     if accounts.protected:
-        table.add_row("    the broker's redelivery", str(accounts.redelivered), "consumers' logs")
-        table.add_row("    a producer's re-send", str(accounts.resent), "consumers' logs")
+        by_broker = f"logs; the broker counts {accounts.broker_redeliveries}"
+        table.add_row("    the broker's redelivery", str(accounts.redelivered), by_broker)
+        table.add_row("    a producer's re-send", str(accounts.resent), "logs")
     table.add_row("+ mismatches", str(accounts.mismatches), "dead-letter queue")
     table.add_row("+ rejected", str(accounts.rejected), "dead-letter queue")
-    table.add_row("+ failed and came back", str(accounts.given_back), "consumers' logs")
+    table.add_row("+ failed and came back", str(accounts.given_back), "logs")
     return table
 
 
@@ -100,19 +101,23 @@ def _remarks(accounts: Accounts) -> list[str]:
             f"{accounts.pairs_in_two_processes} pairs met in two processes; the store refused"
             f" {telemetry.refused_commits} second transactions",
             f"telemetry has {telemetry.redelivered} redeliveries and {telemetry.resent} re-sends;"
-            f" {accounts.telemetry_missing} deliveries are missing there: the killed consumer"
-            " had not exported them",
+            f" {accounts.telemetry_missing} deliveries are missing there, since the"
+            f" {accounts.killed} killed consumers had not exported them yet",
         ]
     else:
         remarks.append(
             f"{accounts.doubled} effects too many; {accounts.overwritten} orders overwritten by"
             " other content under the same id"
         )
+        if unknown := accounts.processed + accounts.lost - accounts.orders:
+            remarks.append(f"{unknown} order handled whose message had no MessageId")
     return remarks
 
 
 def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    return Table(
+        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False
+    )
 
 
 def _number(count: int) -> str:

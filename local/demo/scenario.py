@@ -36,7 +36,7 @@ class Outcome:
     http_repeats, replayed: repeated HTTP requests, and those answered from the record.
     steady_messages, steady_seconds: of the part without trouble, from the first send to the
         last acknowledgement.
-    held_by_killed: unacknowledged messages that the killed consumer took with it.
+    killed: consumers that were killed. held_by_killed: unacknowledged messages they held.
     """
 
     sent: int
@@ -45,6 +45,7 @@ class Outcome:
     replayed: int
     steady_messages: int
     steady_seconds: float
+    killed: int
     held_by_killed: int
 
 
@@ -73,7 +74,7 @@ class Scenario:
         through_storage_queue = self._sent_again_otherwise()
         self._two_at_once()
         self._acknowledgements_go_astray()
-        held = self._consumer_killed()
+        killed = self._consumers_killed()
         self._after_the_window()
         self._no_one_can_use()
         http_repeats = len(self._traffic.of(Origin.HTTP_REPEATED))
@@ -84,7 +85,8 @@ class Scenario:
             replayed=replayed,
             steady_messages=steady_messages,
             steady_seconds=steady_seconds,
-            held_by_killed=held,
+            killed=killed,
+            held_by_killed=len(self._traffic.of(Origin.CONSUMER_KILLED)),
         )
 
     # ---------------------------------------------------------------- acts
@@ -165,26 +167,22 @@ class Scenario:
             self._producer.send([planned.message() for planned in (*lost, *late)])
             self._settled(detail)
 
-    def _consumer_killed(self) -> int:
-        """Kill a consumer between its effect and its acknowledgement; start another one."""
+    def _consumers_killed(self) -> int:
+        """Kill consumers between effect and acknowledgement; others take their place."""
         orders = self._traffic.of(Origin.CONSUMER_KILLED)
-        with self._act("A consumer is killed between effect and acknowledgement") as detail:
-            holds = {
-                planned: self._broker.faults.hold_settlement(QUEUE, planned.id)
-                for planned in orders
-            }
+        with self._act("Consumers are killed between effect and acknowledgement") as detail:
+            holds = [self._broker.faults.hold_settlement(QUEUE, each.id) for each in orders]
             self._producer.send([planned.message() for planned in orders])
-            _all_arrived(holds.values())
-            victim, taken = self._holder_of_most(orders)
-            self._stage.consumers.kill(victim)
-            for planned, hold in holds.items():
-                if planned not in taken:
-                    hold.release()
-            detail("another one starts")
-            self._stage.consumers.start_one()
+            _all_arrived(holds)
+            victims = self._holders_of(orders)
+            for victim in victims:
+                self._stage.consumers.kill(victim)
+            for number in range(len(victims)):
+                detail(f"{number} of {len(victims)} started again")
+                self._stage.consumers.start_one()
             self._settled(detail)
-            detail(f"{victim.name} held {len(taken)} orders, another one took its place")
-        return len(taken)
+            detail(f"{len(victims)} killed that held {len(orders)} orders")
+        return len(victims)
 
     def _after_the_window(self) -> None:
         """Now the broker has forgotten the message ids; only the consumer knows them."""
@@ -230,15 +228,13 @@ class Scenario:
             detail(f"{left} messages left")
             time.sleep(LOOK_SECONDS)
 
-    def _holder_of_most(
-        self, orders: tuple[PlannedOrder, ...]
-    ) -> tuple[Consumer, list[PlannedOrder]]:
-        """The consumer that has processed most of these orders, and which."""
-        shares = [
-            (consumer, [planned for planned in orders if consumer.has_processed(planned.id)])
+    def _holders_of(self, orders: tuple[PlannedOrder, ...]) -> list[Consumer]:
+        """The consumers that have processed any of these orders."""
+        return [
+            consumer
             for consumer in self._stage.consumers.running
+            if any(consumer.has_processed(planned.id) for planned in orders)
         ]
-        return max(shares, key=lambda share: len(share[1]))
 
 
 def _all_arrived(holds: Iterable[HeldSettlement]) -> None:

@@ -13,10 +13,10 @@ from azure.storage.queue import QueueServiceClient
 
 from local.demo.consumers import Consumers
 from local.introduction import ENTITIES
+from local.servicebus import Broker, Entities
 from local.services.azurite import Azurite
 from local.services.cosmos import CosmosServer
 from local.services.telemetry_sink import TelemetrySink
-from local.servicebus import Broker, Entities
 
 ROOT = Path(__file__).parents[2]
 UNPROTECTED = Path(__file__).parent / "unprotected"

@@ -15,7 +15,8 @@ import azure.functions as func
 import msgspec
 from azure.cosmos import CosmosClient, PartitionKey
 from azure.data.tables import TableServiceClient
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient
 
 from shared.orders import Order, parsed
 from shared.settings import Settings
@@ -87,12 +88,12 @@ def process_order_from_storage_queue(message: func.QueueMessage) -> None:
 
 @app.function_name("submit_order")
 @app.route(route="orders", trigger_arg_name="request", methods=["POST"])
-def submit_order(request: func.HttpRequest) -> func.HttpResponse:
+async def submit_order(request: func.HttpRequest) -> func.HttpResponse:
     order = parsed(request.get_body(), Order)
     connection = settings.service_bus.connection_string if settings.service_bus else None
-    with (
+    async with (
         ServiceBusClient.from_connection_string(connection or "") as client,
         client.get_queue_sender(settings.orders_queue) as sender,
     ):
-        sender.send_messages(ServiceBusMessage(msgspec.json.encode(order)))
+        await sender.send_messages(ServiceBusMessage(msgspec.json.encode(order)))
     return func.HttpResponse(json.dumps({"order_id": order.order_id}), status_code=202)
