@@ -38,6 +38,7 @@ var names = {
   QUARANTINE_QUEUE: 'quarantine'
   ORDERS_CONTAINER: 'orders'
   RECORDS_CONTAINER: 'idempotency'
+  COSMOS_DATABASE: 'orders'
 }
 
 // 30 days is more than a message can need to come back: see servicebus.bicep.
@@ -55,7 +56,6 @@ var idempotency = {
 
 var cosmos = {
   COSMOS_CONNECTION__accountEndpoint: cosmosEndpoint
-  COSMOS_DATABASE: 'orders'
 }
 
 resource plan 'Microsoft.Web/serverfarms@2024-04-01' = {
