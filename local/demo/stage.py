@@ -23,8 +23,8 @@ UNPROTECTED = Path(__file__).parent / "unprotected"
 QUEUE = "orders"
 
 # Shorter than in Azure, so that what takes a minute there can be watched here.
-LOCK = timedelta(seconds=5)
-DETECTION_WINDOW = timedelta(seconds=15)
+LOCK = timedelta(seconds=4)
+DETECTION_WINDOW = timedelta(seconds=12)
 EXPORT_SECONDS = 1.0
 
 

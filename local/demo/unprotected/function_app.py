@@ -4,6 +4,7 @@ Nothing here asks whether the message was handled before. The demo runs it with 
 store and settings of the protected app, to show what that costs.
 """
 
+import functools
 import json
 import logging
 import os
@@ -15,8 +16,7 @@ import azure.functions as func
 import msgspec
 from azure.cosmos import CosmosClient, PartitionKey
 from azure.data.tables import TableServiceClient
-from azure.servicebus import ServiceBusMessage
-from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSender
 
 from shared.orders import Order, parsed
 from shared.settings import Settings
@@ -58,6 +58,14 @@ def to_cosmos() -> Write:
     return lambda id_, document: container.upsert_item({"id": id_, **document})
 
 
+@functools.cache
+def sender() -> ServiceBusSender:
+    """The one connection for sending, opened by the first message."""
+    connection = settings.service_bus.connection_string if settings.service_bus else None
+    client = ServiceBusClient.from_connection_string(connection or "")
+    return client.get_queue_sender(settings.orders_queue)
+
+
 write = to_cosmos() if settings.store == "cosmos" else to_table()
 
 
@@ -88,12 +96,7 @@ def process_order_from_storage_queue(message: func.QueueMessage) -> None:
 
 @app.function_name("submit_order")
 @app.route(route="orders", trigger_arg_name="request", methods=["POST"])
-async def submit_order(request: func.HttpRequest) -> func.HttpResponse:
+def submit_order(request: func.HttpRequest) -> func.HttpResponse:
     order = parsed(request.get_body(), Order)
-    connection = settings.service_bus.connection_string if settings.service_bus else None
-    async with (
-        ServiceBusClient.from_connection_string(connection or "") as client,
-        client.get_queue_sender(settings.orders_queue) as sender,
-    ):
-        await sender.send_messages(ServiceBusMessage(msgspec.json.encode(order)))
+    sender().send_messages(ServiceBusMessage(msgspec.json.encode(order)))
     return func.HttpResponse(json.dumps({"order_id": order.order_id}), status_code=202)
