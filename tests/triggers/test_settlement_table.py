@@ -60,10 +60,10 @@ def connect(request: pytest.FixtureRequest, effects: Effects) -> Connect:
 
 
 @pytest.fixture
-def new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A machine whose local time is hours behind UTC."""
+def far_east(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine whose local time is nine hours ahead of UTC."""
     with monkeypatch.context() as patched:
-        patched.setenv("TZ", "America/New_York")
+        patched.setenv("TZ", "JST-9")
         time.tzset()
         yield
     time.tzset()
@@ -167,7 +167,7 @@ async def test_a_message_beyond_max_age_is_set_aside_and_nothing_runs(
 
 
 async def test_a_time_without_a_zone_is_taken_as_utc_not_as_local_time(
-    connect: Connect, store: MemoryStore, new_york: None
+    connect: Connect, store: MemoryStore, far_east: None
 ) -> None:
     policy = Policy(lease=0.2, heartbeat=0.05, wait=0.2, deadline=1.0, max_age=600.0)
     broker = connect(consumer_over(store, policy))
