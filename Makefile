@@ -12,7 +12,7 @@ ORDERS ?= 120
 STORE ?= table
 PORT ?= 7071
 
-.PHONY: help setup demo start send test test-all check lint explore clean
+.PHONY: help setup demo start send test test-all check lint explore clean infra-check package smoke
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,3 +58,15 @@ explore: $(INSTALLED) ## Every interleaving of two and three deliveries with fau
 
 clean: ## Remove what the commands above have made
 	rm -rf .venv local/node_modules .run build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+infra-check: $(INSTALLED) ## Check infra/ without Azure: against the app, and with checkov
+	@.venv/bin/pytest -q tests/infra $(ARGS)
+	@test -x build/checkov/bin/checkov || { $(PYTHON) -m venv build/checkov && build/checkov/bin/pip install --quiet --disable-pip-version-check 'checkov>=3.3,<4'; }
+	@$(RUN) -m local.deployment.scan build/checkov/bin/checkov
+	@if command -v bicep >/dev/null; then bicep build infra/main.bicep --stdout >/dev/null && echo "bicep build: clean"; else echo "bicep build: not run, there is no Bicep CLI on the PATH"; fi
+
+package: $(INSTALLED) ## Build what would be uploaded, install it apart, run the app in it
+	@$(RUN) -m local.deployment.package $(ARGS)
+
+smoke: $(INSTALLED) ## Send one order twice to the deployed app (after `azd up`; not run in CI)
+	@values=$$(azd env get-values) && set -a && eval "$$values" && set +a && $(RUN) -m local.deployment.smoke $(ARGS)

@@ -18,9 +18,10 @@ _PARSER = Parser(Language(tree_sitter_bicep.language()))
 
 @dataclass(frozen=True)
 class Unknown:
-    """An expression whose value is known at deployment."""
+    """An expression whose value is known at deployment; a call's arguments as far as they are known."""
 
     text: str
+    arguments: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -126,10 +127,11 @@ class BicepFile:
                 chosen = self._value(operands[0], local)
                 if isinstance(chosen, bool):
                     return self._value(operands[1 if chosen else 2], local)
-            case "call_expression" if _text(operands[0]) == "union":
-                parts = [self._value(each, local) for each in operands[1].named_children]
-                if all(isinstance(part, dict) for part in parts):
+            case "call_expression":
+                parts = [self._value(each, local) for each in operands[-1].named_children]
+                if _text(operands[0]) == "union" and all(isinstance(part, dict) for part in parts):
                     return {name: value for part in parts for name, value in part.items()}
+                return Unknown(_text(node), tuple(parts))
         return Unknown(_text(node))
 
     def _string(self, node: Node, local: Mapping[str, Any]) -> Any:
