@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from local.payments import PaymentProvider
-from tests.local.payments.calls import Caller
+from tests.local.payments.calls import HASTE, Caller
 
 
 @pytest.fixture
@@ -24,6 +24,6 @@ def caller(provider: PaymentProvider) -> Iterator[Caller]:
 @pytest.fixture
 def hasty(provider: PaymentProvider) -> Iterator[Caller]:
     """A caller who hardly waits for an answer."""
-    caller = Caller(provider, timeout=0.15)
+    caller = Caller(provider, timeout=HASTE)
     with caller.http:
         yield caller

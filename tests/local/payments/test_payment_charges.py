@@ -107,11 +107,16 @@ def test_given_a_key_older_than_its_retention_then_it_charges_again() -> None:
 
 
 def test_given_a_provider_without_retention_then_keys_are_not_honoured() -> None:
-    with PaymentProvider(key_retention=timedelta(0)) as provider:
+    with PaymentProvider(key_retention=timedelta(0)) as provider, ThreadPoolExecutor(1) as other:
         caller = Caller(provider)
         with caller.http:
+            provider.faults.slow(60)
+            slow = other.submit(caller.charge, "k-1")
+            provider.wait_for(lambda p: p.faults.struck["slow"], PATIENCE)
             assert [caller.charge("k-1").status_code for _ in range(2)] == [201, 201]
-        assert provider.charged_twice() == ("o-7",)
+            provider.clock.advance(60)
+            assert slow.result().status_code == 201
+        assert len(provider.charges("o-7")) == 3
 
 
 def test_given_forgotten_keys_then_a_repeat_charges_but_a_search_still_finds_the_first(
