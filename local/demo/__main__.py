@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\nStopped everything.", file=sys.stderr)
         return INTERRUPTED
     except (ServiceError, NotSettled, NotAccepted) as error:
-        print("\n".join(["", str(error), *error.__notes__]), file=sys.stderr)
+        print("\n".join(["", str(error), *getattr(error, "__notes__", [])]), file=sys.stderr)
         return 1
     if options.json:
         print(report.as_json(accounts))

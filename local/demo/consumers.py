@@ -1,8 +1,10 @@
 """The consumers: the app in several host processes, and what their logs say of each delivery."""
 
+import asyncio
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -33,7 +35,6 @@ class Consumer:
 
     name: str
     host: HostProcess
-    log: Path
 
     def has_processed(self, key: str) -> bool:
         """Whether the effect of this order was made here."""
@@ -70,15 +71,24 @@ class Consumers:
     def running(self) -> list[Consumer]:
         return [each for each in self.all if each not in self.killed]
 
-    def start_one(self) -> Consumer:
-        """One more; it consumes when this returns. Raises ServiceError when it does not start."""
-        name = f"consumer {len(self.all) + 1}"
+    def start(self, count: int) -> None:
+        """So many more; they consume when this returns. Raises ServiceError when one does not."""
+        asyncio.run(self._start(count))
+
+    async def _start(self, count: int) -> None:
+        first = len(self.all) + 1
+        try:
+            async with asyncio.TaskGroup() as starting:
+                for number in range(first, first + count):
+                    starting.create_task(self._start_one(f"consumer {number}"))
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
+
+    async def _start_one(self, name: str) -> None:
         log = self._folder / f"{name.replace(' ', '-')}.log"
         host = HostProcess(self._app, environment=self._environment, log=log)
-        host.__enter__()
-        consumer = Consumer(name, host, log)
-        self.all.append(consumer)
-        return consumer
+        await host.__aenter__()
+        self.all.append(Consumer(name, host))
 
     def kill(self, consumer: Consumer) -> None:
         """End one as a crash does."""
@@ -87,8 +97,8 @@ class Consumers:
 
     def stop(self) -> None:
         """Let all end in good order: they send the telemetry they still have."""
-        for consumer in self.running:
-            consumer.host.stop()
+        with ThreadPoolExecutor() as at_once:
+            list(at_once.map(lambda consumer: consumer.host.stop(), self.running))
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,9 +93,8 @@ class Scenario:
 
     def _start_consumers(self) -> None:
         with self._act(f"{CONSUMERS} consumers start") as detail:
-            for number in range(CONSUMERS):
-                self._stage.consumers.start_one()
-                detail(f"{number + 1} run, orders are kept in {self._stage.store}")
+            self._stage.consumers.start(CONSUMERS)
+            detail(f"orders are kept in {self._stage.store}")
 
     def _http_requests(self) -> int:
         """Each request goes to one consumer and, repeated, to another."""
@@ -177,9 +176,8 @@ class Scenario:
             victims = self._holders_of(orders)
             for victim in victims:
                 self._stage.consumers.kill(victim)
-            for number in range(len(victims)):
-                detail(f"{number} of {len(victims)} started again")
-                self._stage.consumers.start_one()
+            detail(f"{len(victims)} others start")
+            self._stage.consumers.start(len(victims))
             self._settled(detail)
             detail(f"{len(victims)} killed that held {len(orders)} orders")
         return len(victims)
