@@ -8,6 +8,7 @@ Refusal
 ├── EntityNotFound         no queue, topic or subscription has that name
 ├── NotAllowed             the entity does not do that
 ├── NothingToReceive       no session became available in the time the client gave
+├── TooLarge               a message is larger than the broker takes
 ├── Malformed              the bytes are no AMQP message
 └── Unsupported            a management operation that this broker does not have
 """
@@ -69,6 +70,13 @@ class NothingToReceive(Refusal):
 
     condition = "com.microsoft:timeout"
     status = 408
+
+
+class TooLarge(Refusal):
+    """A message is larger than the broker takes."""
+
+    condition = "amqp:link:message-size-exceeded"
+    status = 400
 
 
 class Malformed(Refusal):

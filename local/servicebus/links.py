@@ -12,7 +12,7 @@ from proton import Condition, Delivery, Link, int32, symbol
 from proton import Message as AmqpMessage
 
 from .clock import Clock
-from .errors import Refusal
+from .errors import Refusal, TooLarge
 from .faults import Faults
 from .locks import SessionLock
 from .management import Reply, Request
@@ -37,7 +37,10 @@ def close(link: Any, refusal: Refusal) -> None:
 
 
 class Producer:
-    """A link over which a client sends to a queue or topic."""
+    """A link over which a client sends to a queue or topic.
+
+    The client knows the link's `max_message_size`; whatever is larger is rejected.
+    """
 
     def __init__(self, link: Any, entity: Queue | Topic, clock: Clock) -> None:
         self.link = link
@@ -50,7 +53,10 @@ class Producer:
         payload = received(self.link, delivery)
         if payload is None:
             return
+        limit = self.link.max_message_size
         try:
+            if len(payload) > limit:
+                raise TooLarge(f"{len(payload)} bytes exceed the limit of {limit} bytes.")
             for content in decode(payload, self._clock):
                 self._entity.send(content)
             delivery.update(Delivery.ACCEPTED)

@@ -48,7 +48,20 @@ async def opened(
         yield
     finally:
         broker.drop_connections()
+        for end in ends:
+            _spare_waits(end)
         await asyncio.gather(*(end.close() for end in ends), return_exceptions=True)
+
+
+def _spare_waits(end: Any) -> None:
+    """Do not wait for messages in flight, nor for the end of the keep-alive task's nap."""
+    handler = end._handler
+    if handler is None:
+        return
+    handler._link.current_link_credit = 0
+    if handler._keep_alive_thread is not None:
+        handler._keep_alive_thread.cancel()
+        handler._keep_alive_thread = None
 
 
 @dataclass(frozen=True)
@@ -72,8 +85,8 @@ class Ends:
 async def orders(broker: Broker, retries: int = 0, **options: Any) -> AsyncIterator[Ends]:
     """A client of its own with both ends of `orders`; `options` are the receiver's."""
     async with connect(broker, retries) as client:
-        sender = client.get_queue_sender("orders", keep_alive=0)
-        receiver = client.get_queue_receiver("orders", keep_alive=0, **options)
+        sender = client.get_queue_sender("orders")
+        receiver = client.get_queue_receiver("orders", **options)
         async with opened(broker, sender, receiver):
             yield Ends(sender, receiver)
 

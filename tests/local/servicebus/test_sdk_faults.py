@@ -8,8 +8,8 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.exceptions import MessageLockLostError, ServiceBusConnectionError
 
-from local.servicebus import Broker, EntityNotFound
-from tests.local.servicebus.sdk_steps import ENTITIES, Ends, nothing_waits, orders, until
+from local.servicebus import Broker
+from tests.local.servicebus.sdk_steps import ENTITIES, Ends, nothing_waits, orders
 
 pytestmark = pytest.mark.integration
 
@@ -62,11 +62,10 @@ async def test_a_lost_settlement_brings_the_message_back_after_its_lock(
     assert broker.counts("orders").completed == 1
 
 
-@pytest.mark.parametrize("fault", ["lose_settlement", "lose_settlement_answer"])
 async def test_a_client_without_retries_only_sees_its_connection_break(
-    broker: Broker, ends: Ends, fault: str
+    broker: Broker, ends: Ends
 ) -> None:
-    getattr(broker.faults, fault)("orders")
+    broker.faults.lose_settlement_answer("orders")
     [message] = await ends.take()
     with pytest.raises(ServiceBusConnectionError):
         await ends.receiver.complete_message(message)
@@ -99,20 +98,6 @@ async def test_a_held_settlement_waits_for_its_release(broker: Broker, ends: End
     assert broker.counts("orders").completed == 1
 
 
-async def test_a_settlement_held_past_its_lock_is_stale_when_released(
-    broker: Broker, ends: Ends
-) -> None:
-    held = broker.faults.hold_settlement("orders")
-    [message] = await ends.take()
-    settling = asyncio.create_task(ends.receiver.complete_message(message))
-    assert await asyncio.to_thread(held.wait, 5)
-    broker.clock.advance(60)
-    held.release()
-    with pytest.raises(MessageLockLostError):
-        await settling
-    assert [each.delivery_count for each in broker.messages("orders")] == [1]
-
-
 async def test_a_settlement_held_while_its_connection_dies_is_lost(
     broker: Broker, ends: Ends
 ) -> None:
@@ -130,41 +115,6 @@ async def test_a_settlement_held_while_its_connection_dies_is_lost(
     assert [each.delivery_count for each in broker.messages("orders")] == [1]
 
 
-async def test_a_fault_released_spent_or_meant_for_another_lets_everything_pass(
-    broker: Broker, ends: Ends
-) -> None:
-    broker.faults.hold_settlement("orders", message_id="o-7").release()
-    broker.faults.expire_lock("orders", message_id="someone-else")
-    broker.faults.expire_lock("orders/$deadletterqueue")
-    [message] = await ends.take()
-    await ends.receiver.complete_message(message)
-
-    broker.faults.expire_lock("orders", times=2)
-    await ends.send(ServiceBusMessage("y"))
-    for _ in range(2):
-        [message] = await ends.take()
-        with pytest.raises(MessageLockLostError):
-            await ends.receiver.complete_message(message)
-    [message] = await ends.take()
-    assert message.delivery_count == 2
-    await ends.receiver.complete_message(message)
-    assert broker.counts("orders").completed == 2
-
-
-async def test_giving_messages_back_on_close_does_not_use_up_a_fault(
-    broker: Broker, ends: Ends
-) -> None:
-    broker.faults.expire_lock("orders", message_id="o-8")
-    await ends.send(ServiceBusMessage("y", message_id="o-8"))
-    async with orders(broker, prefetch_count=5) as hoarder:
-        [first] = await hoarder.take()
-        await until(lambda: broker.counts("orders").locked == 2)
-        await hoarder.receiver.complete_message(first)
-        await hoarder.receiver.close()
-        await until(lambda: broker.counts("orders").released == 1)
-    assert broker.counts("orders").locks_expired == 0, "the fault is still waiting"
-
-
 async def test_a_settlement_by_management_meets_the_same_faults(broker: Broker, ends: Ends) -> None:
     [message] = await ends.take()
     assert message.sequence_number is not None
@@ -177,11 +127,6 @@ async def test_a_settlement_by_management_meets_the_same_faults(broker: Broker, 
     held.release()
     await settling
     assert broker.messages("orders") == ()
-
-
-def test_a_fault_on_an_unknown_entity_is_refused(broker: Broker) -> None:
-    with pytest.raises(EntityNotFound, match="ordres"):
-        broker.faults.expire_lock("ordres")
 
 
 async def test_dropped_connections_are_healed_by_the_client(
