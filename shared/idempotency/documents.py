@@ -33,6 +33,8 @@ def to_document(record: Record, *, prefix: str = "") -> dict[str, Any]:
                 value = str(value)
             case "key" | "consumer":
                 value = presentable(value)
+            case "first_sequence_number" if value is not None:
+                value = str(value)  # 64 bits, of which a number in JSON keeps 53
         if value is not None:
             document[prefix + name] = value
     return document

@@ -8,13 +8,16 @@ holds 20 GB.
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from azure.cosmos.exceptions import CosmosBatchOperationError
 
-from ..errors import BusinessConflict, ConfigurationError
+from ..errors import BusinessConflict, ConfigurationError, MalformedContent
 from ..inbox import Marker, marker_of
 from ..keys import presentable, storage_id
 from ..unit_of_work import Operation
 from .cosmos_access import Container, age_of, without_system
+
+_MOST_BYTES = 2_000_000
 
 
 class CosmosInbox:
@@ -42,8 +45,10 @@ class CosmosInbox:
     ) -> bool:
         if "ttl" in marker:
             raise ConfigurationError("a marker must not expire: it has no property ttl")
-        batch = [("create", (self._item(key, storage_id(key), marker),))]
+        batch: list[tuple[Any, ...]] = [("create", (self._item(key, storage_id(key), marker),))]
         batch += [self._written(key, operation) for operation in operations]
+
+        _check_size(batch)
 
         async def execute() -> CosmosBatchOperationError | None:
             try:
@@ -89,6 +94,19 @@ class CosmosInbox:
                 return ("replace", (operation.id, item), {"if_match_etag": operation.etag})
             case "delete":
                 return ("delete", (operation.id,), {"if_match_etag": operation.etag})
+
+
+def _check_size(batch: list[tuple[Any, ...]]) -> None:
+    """Refuse here what the service would: the whole of a batch has a limit."""
+    try:
+        size = len(msgspec.json.encode(batch))
+    except UnicodeEncodeError as error:
+        raise MalformedContent("a document holds half a surrogate pair") from error
+    if size > _MOST_BYTES:
+        raise MalformedContent(
+            f"the documents of a transaction have {size} bytes; Cosmos DB takes {_MOST_BYTES}",
+            reason="ContentTooLarge",
+        )
 
 
 def _partition(key: str) -> str:

@@ -1,0 +1,266 @@
+"""The inbox form: marker and business writes together, or neither."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from shared.idempotency import (
+    BusinessConflict,
+    ConfigurationError,
+    DeadlineExceeded,
+    Inbox,
+    MalformedContent,
+    MissingKey,
+    Outcome,
+    PermanentFailure,
+    Policy,
+    ResultCodec,
+    current_attempt,
+    current_unit,
+)
+from shared.idempotency.stores.memory_inbox import MemoryInbox
+from shared.idempotency.testing import FakeClock
+from tests.unit.doubles import CODEC, KEY, OTHER, Bench, a_delivery
+from tests.unit.test_round_trips import InboxBench
+
+
+def changed(document: Mapping[str, Any], body: bytes) -> tuple[str, ...]:
+    return ("total",)
+
+
+async def test_the_business_entity_is_its_own_marker() -> None:
+    bench = InboxBench()
+    await bench.consumer.handle(a_delivery(sequence_number=4), bench.work, CODEC)
+    marker = await bench.store.read(KEY)
+    assert marker is not None
+    assert marker.document == {"status": "placed"}
+    assert marker.stored.record.consumer == "process_order"
+    assert set(bench.store.documents()) == {(KEY, KEY), (KEY, "line-1")}
+
+
+async def test_a_later_change_of_the_entity_leaves_a_redelivery_a_duplicate() -> None:
+    """Its status is no part of the fingerprint, which is never written again."""
+    bench = InboxBench()
+    await bench.consumer.handle(a_delivery(), bench.work, CODEC)
+    document, etag, at = bench.store._documents[KEY, KEY]
+    bench.store._documents[KEY, KEY] = ({**document, "status": "shipped"}, etag, at)
+    again = await bench.consumer.handle(a_delivery(redelivered=True), bench.work, CODEC)
+    assert again.outcome is Outcome.DUPLICATE
+
+
+async def test_other_content_is_a_mismatch_with_the_fields_of_the_entity_itself() -> None:
+    inbox = Inbox("process_order", MemoryInbox(), changed_fields=changed)
+    bench = InboxBench()
+    await inbox.handle(a_delivery(), bench.work, CODEC)
+    handled = await inbox.handle(a_delivery(fingerprint=OTHER), bench.work, CODEC)
+    assert handled.outcome is Outcome.MISMATCH
+    assert "changed: total" in handled.description
+
+
+async def test_a_permanent_failure_writes_nothing() -> None:
+    bench = InboxBench()
+    bench.error = PermanentFailure("OutOfStock", "none left")
+    handled = await bench.consumer.handle(a_delivery(), bench.work, CODEC)
+    assert (handled.outcome, handled.reason) == (Outcome.FAILED, "OutOfStock")
+    assert bench.store.documents() == {}
+
+
+async def test_a_refused_document_is_a_business_conflict_not_a_duplicate() -> None:
+    bench = InboxBench()
+
+    async def work() -> str:
+        current_unit().replace("stock", {"left": 4}, etag="stale")
+        return "never"
+
+    with pytest.raises(BusinessConflict, match="stock") as refused:
+        await bench.consumer.handle(a_delivery(), work, CODEC)
+    assert (refused.value.operation, refused.value.status) == (0, 404)
+    assert bench.store.documents() == {}
+
+
+async def test_the_deadline_ends_a_hung_handler_and_nothing_is_written() -> None:
+    bench = InboxBench(deadline=20.0)
+
+    async def hung() -> str:
+        current_unit().create("line-1", {})
+        await bench.clock.sleep(1000)
+        return "never"
+
+    with pytest.raises(DeadlineExceeded, match="nothing was written"):
+        await bench.clock.run(bench.consumer.handle(a_delivery(), hung, CODEC))
+    assert bench.clock.monotonic() == 20.0
+    assert bench.store.documents() == {}
+
+
+async def test_a_cancelled_delivery_cancels_its_handler_and_writes_nothing() -> None:
+    bench = InboxBench()
+    cancelled = asyncio.Event()
+
+    async def slow() -> str:
+        try:
+            await bench.clock.sleep(1000)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        return "never"
+
+    running = asyncio.create_task(bench.consumer.handle(a_delivery(), slow, CODEC))
+    await bench.clock.advance(1)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await bench.clock.run(running)
+    assert cancelled.is_set()
+    assert bench.store.documents() == {}
+
+
+async def test_a_result_too_large_is_not_kept_but_the_work_is_committed() -> None:
+    bench = InboxBench(max_result_bytes=3)
+    first = await bench.consumer.handle(a_delivery(), bench.work, CODEC)
+    again = await bench.consumer.handle(a_delivery(), bench.work, CODEC)
+    assert (first.outcome, first.result, first.result_kept) == (Outcome.PROCESSED, None, False)
+    assert (again.outcome, again.result_kept) == (Outcome.DUPLICATE, False)
+
+
+async def test_a_falsy_result_is_a_result() -> None:
+    bench = InboxBench()
+
+    async def work() -> int:
+        return 0
+
+    codec: ResultCodec[int] = ResultCodec(int)
+    first = await bench.consumer.handle(a_delivery(), work, codec)
+    again = await bench.consumer.handle(a_delivery(), work, codec)
+    assert (first.result, again.result, again.result_kept) == (0, 0, True)
+
+
+async def test_a_delivery_without_a_key_never_runs() -> None:
+    bench = InboxBench()
+    with pytest.raises(MissingKey):
+        await bench.consumer.handle(a_delivery(key=""), bench.work, CODEC)
+    assert bench.store.documents() == {}
+
+
+async def test_a_marker_of_another_consumer_does_not_suppress_this_one_silently() -> None:
+    bench = InboxBench()
+    await bench.consumer.handle(a_delivery(), bench.work, CODEC)
+    other = Inbox("fulfil_order", bench.store, clock=bench.clock)
+    with pytest.raises(ConfigurationError, match=r"fulfil_order.*process_order"):
+        await other.handle(a_delivery(), bench.work, CODEC)
+
+
+async def test_a_document_without_marker_in_the_markers_place_is_no_duplicate() -> None:
+    bench = InboxBench()
+    bench.store._write((KEY, KEY), {"status": "placed by an older release"})
+    handled = await bench.consumer.handle(a_delivery(), bench.work, CODEC)
+    assert handled.outcome is Outcome.QUARANTINED
+    assert "cannot be read" in handled.description
+
+
+async def test_a_too_old_message_is_refused_before_anything_is_written() -> None:
+    clock = FakeClock()
+    store = MemoryInbox(clock)
+    inbox = Inbox("process_order", store, policy=Policy(max_age=100.0), clock=clock)
+    handled = await inbox.handle(a_delivery(sent_at=clock.now() - 101), InboxBench().work, CODEC)
+    assert handled.outcome is Outcome.TOO_OLD
+    assert store.documents() == {}
+
+
+async def test_a_consumer_protected_within_an_inbox_handler_has_no_part_in_its_unit() -> None:
+    bench, inner = InboxBench(), Bench()
+    seen: list[str] = []
+
+    async def charge() -> str:
+        seen.append(current_attempt().consumer)
+        with pytest.raises(ConfigurationError, match="no unit of work"):
+            current_unit()
+        return "charged"
+
+    async def work() -> str:
+        before = current_unit()
+        await inner.consumer.handle(a_delivery(), charge, CODEC)
+        assert current_unit() is before
+        seen.append(current_attempt().consumer)
+        return "placed"
+
+    handled = await bench.consumer.handle(a_delivery(), work, CODEC)
+    assert handled.outcome is Outcome.PROCESSED
+    assert seen == ["charge_payment", "process_order"]
+
+
+async def test_outside_a_handler_there_is_neither_attempt_nor_unit() -> None:
+    with pytest.raises(ConfigurationError, match="inside a handler"):
+        current_attempt()
+    with pytest.raises(ConfigurationError, match="inside a handler"):
+        current_unit()
+
+
+async def test_what_the_handler_changes_after_the_commit_is_not_in_the_store() -> None:
+    bench = InboxBench()
+    document = {"lines": ["a"]}
+
+    async def work() -> str:
+        current_unit().mark(document)
+        return "placed"
+
+    await bench.consumer.handle(a_delivery(), work, CODEC)
+    document["lines"].append("b")
+    marker = await bench.store.read(KEY)
+    assert marker is not None
+    assert marker.document == {"lines": ["a"]}
+
+
+class TestUnitOfWork:
+    async def refused(self, error: type[Exception], build: Any) -> str:
+        bench = InboxBench()
+
+        async def work() -> str:
+            build(current_unit())
+            return "never"
+
+        with pytest.raises(error) as raised:
+            await bench.consumer.handle(a_delivery(), work, CODEC)
+        assert bench.store.documents() == {}
+        return str(raised.value)
+
+    async def test_more_operations_than_a_transaction_takes_are_refused_naming_the_first(
+        self,
+    ) -> None:
+        def build(unit: Any) -> None:
+            for number in range(100):
+                unit.create(f"line-{number}", {})
+
+        assert "'line-99'" in await self.refused(MalformedContent, build)
+
+    async def test_a_document_is_written_once(self) -> None:
+        def build(unit: Any) -> None:
+            unit.create("line-1", {})
+            unit.upsert("line-1", {})
+
+        assert "'line-1' is written twice" in await self.refused(ConfigurationError, build)
+
+    async def test_the_markers_id_is_not_to_be_written_otherwise(self) -> None:
+        def build(unit: Any) -> None:
+            unit.upsert(KEY, {})
+
+        await self.refused(ConfigurationError, build)
+
+    async def test_there_is_one_marker(self) -> None:
+        def build(unit: Any) -> None:
+            unit.mark({})
+            unit.mark({})
+
+        await self.refused(ConfigurationError, build)
+
+    async def test_reserved_properties_are_refused(self) -> None:
+        def build(unit: Any) -> None:
+            unit.mark({"idempotency_owner": "me"})
+
+        assert "idempotency_owner" in await self.refused(ConfigurationError, build)
+
+    async def test_ids_that_no_store_holds_are_refused(self) -> None:
+        def build(unit: Any) -> None:
+            unit.create("a/b", {})
+
+        assert "'a/b'" in await self.refused(ConfigurationError, build)
