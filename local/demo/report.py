@@ -100,9 +100,8 @@ def _remarks(accounts: Accounts) -> list[str]:
             " recorded answer, and sent nothing",
             f"{accounts.pairs_in_two_processes} pairs met in two processes; the store refused"
             f" {telemetry.refused_commits} second transactions",
-            f"telemetry has {telemetry.redelivered} redeliveries and {telemetry.resent} re-sends;"
-            f" {accounts.telemetry_missing} deliveries are missing there, since the"
-            f" {accounts.killed} killed consumers had not exported them yet",
+            f"telemetry has {telemetry.redelivered} redeliveries and {telemetry.resent} re-sends"
+            + _never_exported(accounts),
         ]
     else:
         remarks.append(
@@ -112,6 +111,14 @@ def _remarks(accounts: Accounts) -> list[str]:
         if unknown := accounts.processed + accounts.lost - accounts.orders:
             remarks.append(f"{unknown} order handled whose message had no MessageId")
     return remarks
+
+
+def _never_exported(accounts: Accounts) -> str:
+    """A hard exit loses what was not flushed: that is said, not hidden."""
+    missing = accounts.telemetry_missing
+    if not missing:
+        return ""
+    return f"; {missing} deliveries are missing there: killed consumers had not exported them yet"
 
 
 def _table(title: str) -> Table:
