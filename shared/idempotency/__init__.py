@@ -1,8 +1,8 @@
 """Idempotent Consumer: handling the same message twice has the effect of handling it once.
 
-Three ways, in this order of preference: by nature (no record), `Inbox` (marker and business writes
-in one transaction), `Consumer` (two-phase, for effects outside the store). Adapters for triggers are
-in `.triggers`, stores in `.stores`; nothing here imports an Azure SDK.
+Three ways, in this order of preference: `VersionGuard` (by nature, no record), `Inbox` (marker and
+business writes in one transaction), `Consumer` (two-phase, for effects outside the store).
+Adapters for triggers are in `.triggers`, stores in `.stores`; nothing here imports an Azure SDK.
 """
 
 from .attempt import Attempt, current_attempt
@@ -30,8 +30,10 @@ from .fingerprint import (
 )
 from .inbox import Inbox, InboxStore
 from .keys import joined, storage_id
+from .ordering import VersionGuard, apply_if_newer
 from .records import Cause, Delivery, Handled, Outcome, Policy, Record, Status, Stored
 from .results import ResultCodec
+from .states import State, StateStore
 from .store import Store
 from .unit_of_work import UnitOfWork, current_unit
 
@@ -60,13 +62,17 @@ __all__ = [
     "Protected",
     "Record",
     "ResultCodec",
+    "State",
+    "StateStore",
     "Status",
     "Store",
     "StoreUnavailable",
     "Stored",
     "TransientFailure",
     "UnitOfWork",
+    "VersionGuard",
     "all_of",
+    "apply_if_newer",
     "canonical_json",
     "canonical_json_without",
     "current_attempt",
