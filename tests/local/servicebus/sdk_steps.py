@@ -66,8 +66,9 @@ def _spare_waits(end: Any) -> None:
 
 @dataclass(frozen=True)
 class Ends:
-    """Both ends of `orders`."""
+    """Both ends of one queue."""
 
+    queue: str
     sender: ServiceBusSender
     receiver: ServiceBusReceiver
 
@@ -82,13 +83,25 @@ class Ends:
 
 
 @asynccontextmanager
-async def orders(broker: Broker, retries: int = 0, **options: Any) -> AsyncIterator[Ends]:
-    """A client of its own with both ends of `orders`; `options` are the receiver's."""
+async def both_ends(
+    broker: Broker, *queues: str, retries: int = 0, **options: Any
+) -> AsyncIterator[list[Ends]]:
+    """A client of its own with both ends of each queue; `options` are the receivers'."""
     async with connect(broker, retries) as client:
-        sender = client.get_queue_sender("orders")
-        receiver = client.get_queue_receiver("orders", **options)
-        async with opened(broker, sender, receiver):
-            yield Ends(sender, receiver)
+        ends = [
+            Ends(queue, client.get_queue_sender(queue), client.get_queue_receiver(queue, **options))
+            for queue in queues
+        ]
+        links = [link for each in ends for link in (each.sender, each.receiver)]
+        async with opened(broker, *links):
+            yield ends
+
+
+@asynccontextmanager
+async def orders(broker: Broker, retries: int = 0, **options: Any) -> AsyncIterator[Ends]:
+    """Both ends of `orders`."""
+    async with both_ends(broker, "orders", retries=retries, **options) as [ends]:
+        yield ends
 
 
 async def take(receiver: ServiceBusReceiver, count: int = 1) -> list[ServiceBusReceivedMessage]:

@@ -118,7 +118,7 @@ async def test_a_session_that_comes_later_goes_to_who_waits(
     opening = asyncio.create_task(waiting.__aenter__())
     sender = client.get_queue_sender("steps")
     async with opened(broker, sender):
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.2)
         assert not opening.done()
         await sender.send_messages(ServiceBusMessage("x", session_id="late"))
         await opening

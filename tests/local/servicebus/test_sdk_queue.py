@@ -9,15 +9,17 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
+import pytest_asyncio
 from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 from azure.servicebus.exceptions import MessageLockLostError
 
-from local.servicebus import Broker
+from local.servicebus import Broker, Entities, QueueSettings
 from tests.local.servicebus.sdk_steps import (
     ENTITIES,
     Ends,
     body,
+    both_ends,
     connect,
     nothing_waits,
     opened,
@@ -25,19 +27,36 @@ from tests.local.servicebus.sdk_steps import (
     until,
 )
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
+
+QUEUES = tuple(f"queue-{number}" for number in range(8))
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Broker]:
+    """One broker for the tests that only need a queue of their own."""
+    with Broker(Entities(tuple(QueueSettings(each, max_delivery_count=3) for each in QUEUES))) as b:
+        yield b
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def pool(shared: Broker) -> AsyncIterator[list[Ends]]:
+    """Opening a link takes the SDK half a second: all at once, for all tests."""
+    async with both_ends(shared, *QUEUES) as ends:
+        yield ends
+
+
+@pytest.fixture
+def ends(pool: list[Ends]) -> Ends:
+    """Both ends of a queue that no other test uses."""
+    return pool.pop()
 
 
 @pytest.fixture
 def broker() -> Iterator[Broker]:
+    """A broker of the test's own."""
     with Broker(ENTITIES) as running:
         yield running
-
-
-@pytest.fixture
-async def ends(broker: Broker) -> AsyncIterator[Ends]:
-    async with orders(broker) as both:
-        yield both
 
 
 async def test_a_message_arrives_as_it_was_sent(ends: Ends) -> None:
@@ -96,7 +115,7 @@ async def test_batches_lists_and_single_messages_arrive_in_order(ends: Ends) -> 
 
 
 async def test_abandoning_counts_and_the_last_attempt_dead_letters(
-    broker: Broker, ends: Ends
+    shared: Broker, ends: Ends
 ) -> None:
     await ends.send(ServiceBusMessage("poison", message_id="p", application_properties={"x": 1}))
     for attempt in range(3):
@@ -104,19 +123,19 @@ async def test_abandoning_counts_and_the_last_attempt_dead_letters(
         assert message.delivery_count == attempt
         await ends.receiver.abandon_message(message)
     assert await nothing_waits(ends.receiver)
-    [letter] = broker.messages("orders/$deadletterqueue")
+    [letter] = shared.messages(f"{ends.queue}/$deadletterqueue")
     assert (letter.message_id, letter.delivery_count) == ("p", 3)
     assert letter.reason == "MaxDeliveryCountExceeded"
     assert letter.application_properties["x"] == 1
-    assert (broker.counts("orders").abandoned, broker.counts("orders").dead) == (3, 1)
+    assert (shared.counts(ends.queue).abandoned, shared.counts(ends.queue).dead) == (3, 1)
 
 
 async def test_an_expired_lock_redelivers_and_refuses_the_late_settlement(
-    broker: Broker, ends: Ends
+    shared: Broker, ends: Ends
 ) -> None:
     await ends.send(ServiceBusMessage("slow"))
     [first] = await ends.take()
-    broker.clock.advance(60)
+    shared.clock.advance(60)
     [second] = await ends.take()
     assert second.delivery_count == 1
     assert second.lock_token != first.lock_token
@@ -125,21 +144,21 @@ async def test_an_expired_lock_redelivers_and_refuses_the_late_settlement(
     with pytest.raises(MessageLockLostError):
         await ends.receiver.complete_message(first)
     await ends.receiver.complete_message(second)
-    counts = broker.counts("orders")
+    counts = shared.counts(ends.queue)
     assert (counts.locks_expired, counts.completed, counts.delivered) == (1, 1, 2)
     assert counts.stale_settlements == 1
 
 
-async def test_a_renewed_lock_outlives_its_first_end(broker: Broker, ends: Ends) -> None:
+async def test_a_renewed_lock_outlives_its_first_end(shared: Broker, ends: Ends) -> None:
     await ends.send(ServiceBusMessage("long work"))
     [message] = await ends.take()
     for _ in range(3):
-        broker.clock.advance(40)
+        shared.clock.advance(40)
         renewed = await ends.receiver.renew_message_lock(message)
         # The client lives in real time: its lock must not seem to last 100 seconds.
         assert renewed - datetime.now(UTC) < timedelta(seconds=61)
     await ends.receiver.complete_message(message)
-    assert broker.counts("orders").completed == 1
+    assert shared.counts(ends.queue).completed == 1
 
 
 async def test_an_orderly_close_gives_prefetched_messages_back_uncounted(broker: Broker) -> None:
@@ -156,32 +175,37 @@ async def test_an_orderly_close_gives_prefetched_messages_back_uncounted(broker:
 
 
 async def test_a_killed_consumer_loses_its_message_to_the_next_one_after_expiry(
-    broker: Broker, ends: Ends
+    shared: Broker, ends: Ends
 ) -> None:
     await ends.send(ServiceBusMessage("crash"))
     script = (
         "import sys, time\n"
         "from azure.servicebus import ServiceBusClient\n"
         "client = ServiceBusClient.from_connection_string(sys.argv[1])\n"
-        "receiver = client.get_queue_receiver('orders')\n"
+        "receiver = client.get_queue_receiver(sys.argv[2])\n"
         "print(len(receiver.receive_messages(1, max_wait_time=10)), flush=True)\n"
         "time.sleep(60)\n"
     )
     consumer = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", script, broker.connection_string, stdout=asyncio.subprocess.PIPE
+        sys.executable,
+        "-c",
+        script,
+        shared.connection_string,
+        ends.queue,
+        stdout=asyncio.subprocess.PIPE,
     )
     assert consumer.stdout is not None
     assert await consumer.stdout.readline() == b"1\n"
     os.kill(consumer.pid, signal.SIGKILL)
     await consumer.wait()
     assert await nothing_waits(ends.receiver), "the dead consumer's lock still holds"
-    broker.clock.advance(60)
+    shared.clock.advance(60)
     [message] = await ends.take()
     assert message.delivery_count == 1
-    assert broker.counts("orders").released == 0
+    assert shared.counts(ends.queue).released == 0
 
 
-async def test_peek_defer_and_schedule(broker: Broker, ends: Ends) -> None:
+async def test_peek_defer_and_schedule(shared: Broker, ends: Ends) -> None:
     await ends.send(ServiceBusMessage("one"), ServiceBusMessage("two"))
     peeked = await ends.receiver.peek_messages(10)
     assert [body(each) for each in peeked] == [b"one", b"two"]
@@ -192,7 +216,7 @@ async def test_peek_defer_and_schedule(broker: Broker, ends: Ends) -> None:
     [deferred] = await ends.receiver.receive_deferred_messages(one.sequence_number)
     assert body(deferred) == b"one"
     await ends.receiver.complete_message(deferred)
-    assert broker.messages("orders") == ()
+    assert shared.messages(ends.queue) == ()
 
     soon = datetime.now(UTC) + timedelta(seconds=30)
     await ends.sender.schedule_messages(ServiceBusMessage("later"), soon)
@@ -201,8 +225,8 @@ async def test_peek_defer_and_schedule(broker: Broker, ends: Ends) -> None:
     await ends.send(ServiceBusMessage("later too", scheduled_enqueue_time_utc=by_property))
     await ends.sender.cancel_scheduled_messages(never)
     assert await nothing_waits(ends.receiver)
-    assert broker.counts("orders").scheduled == 2
-    broker.clock.advance(32)
+    assert shared.counts(ends.queue).scheduled == 2
+    shared.clock.advance(32)
     assert [body(each) for each in await ends.take(2)] == [b"later", b"later too"]
 
 
@@ -243,16 +267,16 @@ async def test_receive_and_delete_needs_no_settlement(broker: Broker) -> None:
 HOSTILE = ["a\x00b", "😀" * 64, "x" * 128, "../../etc", "a#b?c%2F", " ", "e\u0301", "\ufeff", "'\""]
 
 
-async def test_hostile_ids_and_reasons_survive_unchanged(broker: Broker, ends: Ends) -> None:
+async def test_hostile_ids_and_reasons_survive_unchanged(shared: Broker, ends: Ends) -> None:
     await ends.send(*(ServiceBusMessage("x", message_id=each) for each in HOSTILE))
-    assert [each.message_id for each in broker.messages("orders")] == HOSTILE
+    assert [each.message_id for each in shared.messages(ends.queue)] == HOSTILE
     messages = await ends.take(len(HOSTILE))
     assert [each.message_id for each in messages] == HOSTILE
     for message in messages:
         await ends.receiver.dead_letter_message(
             message, reason=message.message_id, error_description="changed: quantity"
         )
-    letters = broker.messages("orders/$deadletterqueue")
+    letters = shared.messages(f"{ends.queue}/$deadletterqueue")
     assert [each.reason for each in letters] == HOSTILE
     assert {each.description for each in letters} == {"changed: quantity"}
 
@@ -279,7 +303,7 @@ async def test_competing_consumers_never_hold_the_same_message(broker: Broker) -
         async with opened(broker, sender, *receivers):
             messages = [ServiceBusMessage("x", message_id=str(number)) for number in range(200)]
             await sender.send_messages(messages)
-            await asyncio.gather(*(consume(Ends(sender, each)) for each in receivers))
+            await asyncio.gather(*(consume(Ends("orders", sender, each)) for each in receivers))
     assert sorted(map(str, done), key=int) == [str(number) for number in range(200)]
     counts = broker.counts("orders")
     assert (counts.delivered, counts.completed, len(broker.messages("orders"))) == (200, 200, 0)
