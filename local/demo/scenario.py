@@ -148,9 +148,11 @@ class Scenario:
         pairs = self._traffic.of(Origin.TWO_AT_ONCE)
         with self._act(f"{len(pairs)} orders in two messages each, at the same moment") as detail:
             for group in batches(pairs, PAIRS_AT_ONCE):
-                self._producer.send(
-                    [planned.under_new_id(suffix) for suffix in ("a", "b") for planned in group]
-                )
+                # Mirrored: whether the broker deals to the consumers in turn or in runs, the
+                # two messages of most orders go to different ones.
+                first = [planned.under_new_id("a") for planned in group]
+                second = [planned.under_new_id("b") for planned in reversed(group)]
+                self._producer.send([*first, *second])
                 self._settled(detail)
 
     def _acknowledgements_go_astray(self) -> None:
