@@ -128,7 +128,7 @@ def _content(sections: list[Section], clock: Clock) -> Content:
     bodies = [section for section in sections if section.code in _BODIES]
     kept = [*bodies, *(section for section in sections if section.code == FOOTER)]
     return Content(
-        message_id=None if fields[_MESSAGE_ID] is None else str(fields[_MESSAGE_ID]),
+        message_id=_id_text(fields[_MESSAGE_ID]),
         body=b"".join(_plain(section.value) for section in bodies),
         session_id=fields[_GROUP_ID],
         properties=_value(by_code, APPLICATION_PROPERTIES) or {},
@@ -145,6 +145,15 @@ def _content(sections: list[Section], clock: Clock) -> Content:
 
 def _value(by_code: dict[int, Section], code: int) -> Any:
     return by_code[code].value if code in by_code else None
+
+
+def _id_text(value: Any) -> str | None:
+    """A message id of any of the types AMQP allows, as text."""
+    if value is None:
+        return None
+    if isinstance(value, bytes):
+        return value.hex()
+    return str(int(value)) if isinstance(value, int) else str(value)
 
 
 def _plain(value: Any) -> bytes:
