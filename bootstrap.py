@@ -10,7 +10,7 @@ import msgspec
 
 from shared.idempotency import Consumer, Inbox, InboxStore, Observer, Store, all_of
 from shared.idempotency.stores.observed import ObservedInbox, ObservedStore
-from shared.idempotency.telemetry import Logs, Metrics
+from shared.idempotency.telemetry import Links, Logs, Metrics
 from shared.idempotency.triggers.service_bus import Settlement
 from shared.idempotency.triggers.settlement import BindingSettlement, QuarantineSettlement
 from shared.orders import changed_fields
@@ -46,7 +46,7 @@ def build(environment: Mapping[str, str] = os.environ) -> App:
     """
     settings = Settings.read(environment)
     _configure_telemetry(settings)
-    observer = all_of(Metrics(), Logs())
+    observer = all_of(Metrics(), Logs(), Links())
     records, orders = _stores(settings, observer)
     queues = ServiceBusQueues(functools.partial(_service_bus_client, settings.service_bus))
     storage_queues = StorageQueues(

@@ -82,15 +82,9 @@ def _register_http(app: func.FunctionApp, parts: App) -> None:
         methods=["POST"],
         auth_level=func.AuthLevel.FUNCTION,
     )
-    @http.idempotent(parts.submit_order)
+    @http.idempotent(parts.submit_order, largest_body=LARGEST_REQUEST)
     async def submit_order(request: func.HttpRequest) -> func.HttpResponse:
-        body = request.get_body()
-        if len(body) > LARGEST_REQUEST:
-            return problem(413, "too-large", f"an order may have {LARGEST_REQUEST} bytes at most")
-        try:
-            submitted = parsed(body, SubmittedOrder)
-        except MalformedContent as error:
-            return problem(400, "malformed", str(error))
+        submitted = parsed(request.get_body(), SubmittedOrder)
         order = submitted.named(http.caller_of(request), http.idempotency_key_of(request))
         await parts.send_order(order.order_id, msgspec.json.encode(order))
         return func.HttpResponse(

@@ -10,6 +10,7 @@ import azure.functions as func
 from azure.core.exceptions import AzureError, ResourceNotFoundError
 
 from .idempotency import TransientFailure
+from .idempotency.triggers.service_bus import FIRST_ENQUEUED_TIME
 
 if TYPE_CHECKING:
     from azure.servicebus import ServiceBusMessage
@@ -52,11 +53,13 @@ class ServiceBusQueues:
         """Send a copy of a message that can never succeed, with the reason beside it."""
         from azure.servicebus import ServiceBusMessage
 
-        properties: dict[str | bytes, Any] = {
-            "DeadLetterReason": reason,
-            "DeadLetterErrorDescription": description,
-        }
+        properties: dict[str | bytes, Any] = {}
         properties.update(original.application_properties or {})
+        properties["DeadLetterReason"] = reason
+        properties["DeadLetterErrorDescription"] = description
+        if original.enqueued_time_utc is not None:
+            # the copy is enqueued anew, but it is as old as its original
+            properties.setdefault(FIRST_ENQUEUED_TIME, original.enqueued_time_utc.isoformat())
         message = ServiceBusMessage(
             original.get_body(),
             message_id=original.message_id,

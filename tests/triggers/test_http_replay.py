@@ -7,6 +7,7 @@ from azure.functions import HttpResponse
 
 from shared.idempotency import (
     Inbox,
+    MalformedContent,
     PermanentFailure,
 )
 from shared.idempotency.stores.memory_inbox import MemoryInbox
@@ -46,7 +47,7 @@ async def test_cookies_and_authentication_headers_go_to_the_first_caller_only(
     assert replay.get_body() == b"ok"
 
 
-@pytest.mark.parametrize("status", [200, 201, 202, 204, 303, 402, 404, 410, 418])
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 303, 400, 402, 404, 409, 410, 418, 422])
 async def test_a_success_and_a_refusal_after_the_work_are_kept(route: Route, status: int) -> None:
     route.answers = [lambda: HttpResponse(status_code=status)]
     assert (await route(request())).status_code == status
@@ -54,7 +55,7 @@ async def test_a_success_and_a_refusal_after_the_work_are_kept(route: Route, sta
     assert route.ran == 1
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 409, 422, 429, 500, 502, 503])
+@pytest.mark.parametrize("status", [401, 403, 429, 500, 502, 503])
 async def test_what_may_be_otherwise_next_time_is_passed_on_and_frees_the_key(
     route: Route, status: int
 ) -> None:
@@ -69,6 +70,20 @@ async def test_what_may_be_otherwise_next_time_is_passed_on_and_frees_the_key(
     made = await route(request())
     assert made.status_code == 201
     assert "Idempotent-Replayed" not in made.headers
+
+
+async def test_a_handler_that_refuses_before_any_effect_leaves_the_key_to_the_corrected_request(
+    route: Route,
+) -> None:
+    def refuse() -> HttpResponse:
+        raise MalformedContent("Expected `int` - at `$.quantity`", reason="SchemaViolation")
+
+    route.answers = [refuse, lambda: HttpResponse("made", status_code=201)]
+    refused = await route(request(body=b'{"quantity": "two"}'))
+    assert refused.status_code == 400
+    assert b"$.quantity" in refused.get_body()
+    made = await route(request(body=b'{"quantity": 2}'))
+    assert made.status_code == 201
 
 
 async def test_over_an_inbox_what_is_not_kept_is_not_committed() -> None:

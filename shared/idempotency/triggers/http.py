@@ -15,9 +15,10 @@ store down, or not now              503 + Retry-After
 any other exception                 500, the key is free for a retry
 ==================================  ==============================================================
 
-Kept and replayed are 2xx, 3xx and the 4xx a handler gives after it ran, except those that speak of
-this one request and may be otherwise next time: 400, 401, 403, 409, 422, 429. They free the key, as
-a 5xx does. The first caller gets the handler's response as it is.
+Kept and replayed are 2xx, 3xx and the 4xx a handler gives after it ran. Never kept are 401, 403 and
+429, nor this adapter's own refusals: they free the key, as a 5xx does. A handler that refuses before
+any effect raises MalformedContent: 400, and the key stays free for the corrected request. The first
+caller gets the handler's response as it is.
 """
 
 from collections.abc import Callable, Coroutine

@@ -17,7 +17,7 @@ from ..records import Handled, Outcome
 from .problems import problem
 
 _log = logging.getLogger("idempotency.http")
-_NEVER_KEPT = frozenset({400, 401, 403, 409, 422, 429})
+_NEVER_KEPT = frozenset({401, 403, 429})
 _KEPT_HEADERS = (
     "Content-Disposition",
     "Content-Encoding",
