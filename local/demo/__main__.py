@@ -22,8 +22,9 @@ from azure.storage.queue import QueueServiceClient
 from rich.console import Console
 
 from local.demo import report, stage
-from local.demo.accounts import Accounts, Evidence, drawn_up
+from local.demo.accounts import Accounts, drawn_up
 from local.demo.consumers import Logs
+from local.demo.evidence import Evidence
 from local.demo.ledger import Ledger
 from local.demo.narration import Narration
 from local.demo.producer import NotAccepted, Producer

@@ -1,22 +1,13 @@
-"""The account: what was sent, what became of it, and whether the numbers add up.
-
-Effects come from the store, deliveries from the broker and the consumers' logs, refusals from the
-dead-letter queue. Telemetry is compared with these and never counted on: a process that is killed
-takes with it what it has not exported.
-"""
+"""The account: what was sent, what became of it, and whether the numbers add up."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from local.demo.consumers import Logs
-from local.demo.ledger import Ledger
-from local.demo.scenario import Outcome
+from local.demo.evidence import MISMATCH, Evidence
+from local.demo.problems import problems
 from local.demo.telemetry import Telemetry
-from local.demo.traffic import Origin, Traffic
-from local.servicebus import Counts, Snapshot
+from local.demo.traffic import Origin
 
-MISMATCH = "PayloadMismatch"
 GIVEN_UP = "MaxDeliveryCountExceeded"
 
 
@@ -34,21 +25,6 @@ class OriginRow:
     came_again: int
     effects: int
     doubled: int
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """Everything there is to judge by, gathered after the consumers have ended."""
-
-    protected: bool
-    traffic: Traffic
-    outcome: Outcome
-    broker: Counts
-    dead_letters: tuple[Snapshot, ...]
-    poison_messages: int
-    ledger: Ledger
-    logs: Logs
-    telemetry: Telemetry
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +85,11 @@ def drawn_up(evidence: Evidence) -> Accounts:
     orders = evidence.traffic.orders
     ledger, logs, broker = evidence.ledger, evidence.logs, evidence.broker
     reasons = Counter(letter.reason or "" for letter in evidence.dead_letters)
-    delivered = broker.delivered + logs.from_storage_queue
+    delivered = evidence.delivered
     effects = ledger.effects.total()
     mismatches = reasons[MISMATCH]
     rejected = reasons.total() - mismatches - reasons[GIVEN_UP]
-    given_back = _given_back(evidence)
+    given_back = evidence.given_back
     outcome = evidence.outcome
     return Accounts(
         protected=evidence.protected,
@@ -127,7 +103,7 @@ def drawn_up(evidence: Evidence) -> Accounts:
         duplicates=delivered - effects - mismatches - rejected - given_back,
         redelivered=logs.count("duplicate", "redelivery"),
         resent=logs.count("duplicate", "resend"),
-        broker_redeliveries=broker.locks_expired + broker.abandoned + broker.released,
+        broker_redeliveries=broker.locks_expired + broker.abandoned,
         mismatches=mismatches,
         rejected=rejected,
         given_back=given_back,
@@ -145,30 +121,14 @@ def drawn_up(evidence: Evidence) -> Accounts:
         ),
         origins=tuple(_row(origin, evidence) for origin in Origin),
         telemetry=evidence.telemetry,
-        telemetry_missing=_handled(logs) - evidence.telemetry.handled,
+        telemetry_missing=evidence.handled - evidence.telemetry.handled,
         pairs_in_two_processes=_in_two_processes(evidence),
         http_repeats=outcome.http_repeats,
         replayed=outcome.replayed,
         killed=outcome.killed,
         held_by_killed=outcome.held_by_killed,
         messages_per_second=round(outcome.steady_messages / outcome.steady_seconds, 1),
-        problems=tuple(_problems(evidence)),
-    )
-
-
-def _given_back(evidence: Evidence) -> int:
-    """Deliveries that ended without any result, so that the message came again.
-
-    The module logs them as faults. A refusal of the handler's own is logged as one too, but ends
-    as a dead letter: the messages that nobody can use are not counted here.
-    """
-    if not evidence.protected:
-        return evidence.logs.failed
-    unusable = {each.message.message_id for each in evidence.traffic.malformed}
-    return sum(
-        1
-        for each in evidence.logs.handlings
-        if each.outcome == "fault" and each.key not in unusable
+        problems=tuple(problems(evidence)),
     )
 
 
@@ -196,78 +156,3 @@ def _in_two_processes(evidence: Evidence) -> int:
     pairs = evidence.traffic.of(Origin.TWO_AT_ONCE)
     consumers = ({h.consumer for h in evidence.logs.deliveries_of(each.id)} for each in pairs)
     return sum(1 for names in consumers if len(names) > 1)
-
-
-def _handled(logs: Logs) -> int:
-    """Deliveries that the module counts: all but faults."""
-    return sum(1 for each in logs.handlings if each.outcome != "fault")
-
-
-def _problems(evidence: Evidence) -> Iterator[str]:
-    """What must not be. Without protection only that is judged which protection is not about."""
-    ledger, broker = evidence.ledger, evidence.broker
-    orders = evidence.traffic.orders
-    if lost := ledger.lost_of(orders):
-        yield f"lost: {_some(lost)}"
-    if evidence.poison_messages:
-        yield f"{evidence.poison_messages} messages in the poison queue, none expected"
-    if broker.delivered != evidence.logs.from_service_bus:
-        yield (
-            f"the broker delivered {broker.delivered} messages, the consumers log"
-            f" {evidence.logs.from_service_bus}"
-        )
-    if evidence.protected:
-        yield from _problems_in_spite_of_protection(evidence)
-
-
-def _problems_in_spite_of_protection(evidence: Evidence) -> Iterator[str]:
-    ledger, broker, logs = evidence.ledger, evidence.broker, evidence.logs
-    traffic, outcome = evidence.traffic, evidence.outcome
-    if doubled := tuple(key for key, count in ledger.effects.items() if count > 1):
-        yield f"doubled: {_some(doubled)}"
-    if strange := sorted(ledger.effects.keys() - {planned.id for planned in traffic.orders}):
-        yield f"effects of orders that should have been refused: {_some(strange)}"
-    if overwritten := ledger.overwritten_of(traffic.orders):
-        yield f"not the content that came first: {_some(overwritten)}"
-    if broker.sent != outcome.sent:
-        yield f"{outcome.sent} messages were sent, the broker has seen {broker.sent}"
-    if outcome.replayed != outcome.http_repeats:
-        yield f"{outcome.http_repeats} requests repeated, {outcome.replayed} answered as repeats"
-    expected_drops = len(traffic.of(Origin.RESENT_IN_WINDOW))
-    if broker.dropped_by_detection != expected_drops:
-        yield f"the broker dropped {broker.dropped_by_detection} messages, not {expected_drops}"
-    yield from _wrong_dead_letters(evidence)
-    handled = _handled(logs)
-    effects = logs.count("processed")
-    if effects != ledger.effects.total():
-        yield f"the consumers log {effects} effects, the store holds {ledger.effects.total()}"
-    residual = evidence.broker.delivered + logs.from_storage_queue - handled - _given_back(evidence)
-    refused_unseen = len(traffic.malformed)
-    if residual != refused_unseen:
-        yield (
-            f"{residual - refused_unseen} deliveries have no outcome in any log: a consumer that"
-            " was killed before it could tell, or a message settled without being handled"
-        )
-    missing = handled - evidence.telemetry.handled
-    if not 0 <= missing <= logs.of_killed:
-        yield (
-            f"telemetry has {evidence.telemetry.handled} of {handled} deliveries, and the killed"
-            f" consumer handled only {logs.of_killed}"
-        )
-
-
-def _wrong_dead_letters(evidence: Evidence) -> Iterator[str]:
-    expected = Counter(
-        [f"{each.message.message_id}: {each.reason}" for each in evidence.traffic.malformed]
-        + [f"{each.id}: {MISMATCH}" for each in evidence.traffic.of(Origin.ID_REUSED)]
-    )
-    found = Counter(f"{letter.message_id}: {letter.reason}" for letter in evidence.dead_letters)
-    if missing := sorted((expected - found).elements()):
-        yield f"dead letters that are missing: {_some(missing)}"
-    if surplus := sorted((found - expected).elements()):
-        yield f"dead letters that should not be: {_some(surplus)}"
-
-
-def _some(ids: Iterable[str]) -> str:
-    first = tuple(ids)
-    return ", ".join(first[:5]) + (f" and {len(first) - 5} more" if len(first) > 5 else "")

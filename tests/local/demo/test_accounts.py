@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from local.demo.accounts import Evidence, drawn_up
+from local.demo.accounts import drawn_up
 from local.demo.consumers import Handling, Logs
+from local.demo.evidence import Evidence
 from local.demo.ledger import Ledger
 from local.demo.scenario import Outcome
 from local.demo.telemetry import Telemetry
@@ -165,6 +166,12 @@ def test_numbers_that_contradict_each_other_are_a_problem(
     evidence = replace(FLAWLESS, **{part: replace(getattr(FLAWLESS, part), **changes)})
 
     assert any(complaint in problem for problem in drawn_up(evidence).problems)
+
+
+def test_a_delivery_that_was_given_back_unread_is_no_problem() -> None:
+    broker = replace(FLAWLESS.broker, delivered=FROM_SERVICE_BUS + 1, released=1)
+
+    assert drawn_up(replace(FLAWLESS, broker=broker)).problems == ()
 
 
 def test_telemetry_that_died_with_the_killed_consumer_is_told_and_no_problem() -> None:
