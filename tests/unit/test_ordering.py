@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from shared.idempotency import (
     Cause,
     ConfigurationError,
+    Consumer,
     Delivery,
     Event,
     Handled,
@@ -32,6 +33,7 @@ from shared.idempotency import (
 )
 from shared.idempotency.events import DeliveryFaulted, DeliveryHandled, HandlerRan, StoreCalled
 from shared.idempotency.states import MAX_VERSION, Document, Standing, StoredState, standing
+from shared.idempotency.stores.memory import MemoryStore
 from shared.idempotency.stores.memory_state import MemoryStateStore
 from shared.idempotency.stores.observed_state import ObservedStateStore
 from shared.idempotency.testing import FakeClock
@@ -95,11 +97,14 @@ class LossyStore(MemoryStateStore):
 
 
 class MeetingStore(MemoryStateStore):
-    """Lets every first read end only when all of ``readers`` have read: then all write at once."""
+    """Lets every first read end only when all of ``readers`` have read: then all write at once.
+
+    After that every call takes a turn of the loop, so that those in step stay in step.
+    """
 
     def __init__(self, readers: int) -> None:
         super().__init__()
-        self._meeting = asyncio.Barrier(readers)
+        self._all_have_read = asyncio.Event()
         self._left = readers
         self.refused = 0
 
@@ -107,15 +112,21 @@ class MeetingStore(MemoryStateStore):
         stored = await super().read(id_)
         if self._left > 0:
             self._left -= 1
-            await self._meeting.wait()
+            if self._left == 0:
+                self._all_have_read.set()
+                await asyncio.sleep(0)  # as long as the others take to wake
+            await self._all_have_read.wait()
+        await asyncio.sleep(0)
         return stored
 
     async def create(self, id_: str, document: Document) -> bool:
+        await asyncio.sleep(0)
         written = await super().create(id_, document)
         self.refused += not written
         return written
 
     async def replace(self, id_: str, document: Document, etag: str) -> bool:
+        await asyncio.sleep(0)
         written = await super().replace(id_, document, etag)
         self.refused += not written
         return written
@@ -542,6 +553,18 @@ class TestHandlers:
             "tea": 1,
             "coffee": 7,
         }
+
+    async def test_a_state_named_in_another_form_within_a_handler_is_refused(
+        self, guard: VersionGuard, store: MemoryStateStore
+    ) -> None:
+        inner = Consumer("inner", MemoryStore())
+
+        async def nests() -> None:
+            await inner.handle(delivery("m-2"), carrying(state(7)), CODEC)
+
+        with pytest.raises(ConfigurationError, match="VersionGuard"):
+            await guard.handle(delivery(), nests, CODEC)
+        assert store.documents() == {}
 
     def test_a_state_named_outside_a_handler_is_refused(self) -> None:
         with pytest.raises(ConfigurationError, match="inside a handler"):
