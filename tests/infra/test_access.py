@@ -12,6 +12,7 @@ import pytest
 from local.deployment import infra
 from local.deployment.bicep import Resource
 from local.deployment.infra import INFRA, ROOT
+from local.deployment.upload import uploaded_files
 
 BLOB_OWNER = "b7e6dc6d-f1e8-4753-8033-0f276bb0955b"
 QUEUE_CONTRIBUTOR = "974c5e8b-45b9-4653-ba55-5f855dd0fb88"
@@ -191,7 +192,7 @@ def _clients() -> set[str]:
                     known = [
                         each for each in NEEDED_BY_CLIENT if f"{module}.".startswith(f"{each}.")
                     ]
-                    assert known, f"{path.name}: which role does a client of {module} need?"
+                    assert known, f"{path}: which role does a client of {module} need?"
                     found.add(known[0])
     return found
 

@@ -13,6 +13,7 @@ from bootstrap import build
 from local.deployment import infra
 from local.deployment.bicep import BicepFile
 from local.deployment.infra import CLIENT_ID, ROOT
+from local.deployment.upload import uploaded_files
 from shared.idempotency.stores.cosmos_access import Container
 from shared.settings import Settings
 
@@ -102,13 +103,14 @@ def test_every_setting_that_is_set_is_read(app_settings: dict[str, str]) -> None
 
 
 def test_nothing_but_the_composition_root_reads_the_environment() -> None:
-    deployed = [*ROOT.glob("*.py"), *ROOT.glob("blueprints/**/*.py"), *ROOT.glob("shared/**/*.py")]
     readers = set()
-    for path in deployed:
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path in uploaded_files(ROOT):
+        if not path.endswith(".py"):
+            continue
+        for node in ast.walk(ast.parse((ROOT / path).read_text())):
             name = getattr(node, "attr", getattr(node, "id", None))
             if name in ("environ", "environb", "getenv", "get_app_setting"):
-                readers.add(path.relative_to(ROOT).as_posix())
+                readers.add(path)
 
     assert readers == {"bootstrap.py"}
 
