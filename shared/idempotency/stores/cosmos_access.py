@@ -1,6 +1,7 @@
 """What both Cosmos DB stores share: a container made if missing, errors translated in one place."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from email.utils import parsedate_to_datetime
@@ -9,7 +10,7 @@ from typing import Any, Final
 from azure.core.exceptions import AzureError, HttpResponseError
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
-from azure.cosmos.exceptions import CosmosHttpResponseError
+from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceExistsError
 
 from ..errors import ConfigurationError, MalformedContent, StoreUnavailable
 
@@ -86,10 +87,14 @@ class Container:
 
     async def _create(self) -> None:
         try:
-            database = await self._client.create_database_if_not_exists(self._database)
-            await database.create_container_if_not_exists(
-                self._name, PartitionKey(self._partition_path), default_ttl=-1
-            )
+            # somebody else may be first, at each of the two
+            with contextlib.suppress(CosmosResourceExistsError):
+                await self._client.create_database(self._database)
+            database = self._client.get_database_client(self._database)
+            with contextlib.suppress(CosmosResourceExistsError):
+                await database.create_container(
+                    self._name, PartitionKey(self._partition_path), default_ttl=-1
+                )
         except CosmosHttpResponseError as error:
             raise StoreUnavailable(
                 f"Cosmos DB container {self._database}/{self._name} does not exist and may not be "
