@@ -43,10 +43,12 @@ def test_the_projects_own_file_is_read() -> None:
         "orders",
         "quarantine",
         "fulfilment",
+        "stock-levels",
         "order-events",
         "order-events/subscriptions/email",
         "order-events/subscriptions/loyalty",
         "order-events/subscriptions/payments",
+        "order-events/subscriptions/order-timeline",
     )
     assert entities.queue("orders") == QueueSettings(
         "orders",

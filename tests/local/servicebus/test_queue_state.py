@@ -17,6 +17,7 @@ from local.servicebus.locks import Lock
 from local.servicebus.message import Content, Disposition, Outcome, Snapshot
 from local.servicebus.namespace import Namespace
 from local.servicebus.queue import Queue
+from local.servicebus.timetable import Timetable
 
 COMPLETE = Disposition(Outcome.COMPLETED)
 ABANDON = Disposition(Outcome.ABANDONED)
@@ -363,3 +364,14 @@ def test_ten_thousand_messages_cost_time_in_proportion(clock: Clock) -> None:
 
     small = min(seconds(1_000) for _ in range(3))
     assert seconds(10_000) < 40 * small  # linear is 10, quadratic 100
+
+
+def test_what_was_taken_back_from_a_timetable_does_not_pile_up() -> None:
+    timetable = Timetable[str]()
+    timetable.add(0, 50.0, "stays")
+    for number in range(1, 10_001):
+        timetable.add(number, 100.0, "goes")
+        assert timetable.take_back(number) == "goes"
+    assert len(timetable._heap) < 100
+    assert (timetable.next_moment(), list(timetable.pop_due(60.0))) == (50.0, ["stays"])
+    assert timetable.next_moment() is None
