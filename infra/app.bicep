@@ -36,8 +36,13 @@ var names = {
   ORDERS_QUEUE: 'orders'
   ORDERS_STORAGE_QUEUE: 'orders'
   QUARANTINE_QUEUE: 'quarantine'
+  STOCK_QUEUE: 'stock-levels'
+  ORDER_EVENTS_TOPIC: 'order-events'
+  TIMELINE_SUBSCRIPTION: 'order-timeline'
   ORDERS_CONTAINER: 'orders'
   RECORDS_CONTAINER: 'idempotency'
+  INVENTORY_CONTAINER: 'inventory'
+  TIMELINES_CONTAINER: 'timelines'
   COSMOS_DATABASE: 'orders'
 }
 

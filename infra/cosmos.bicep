@@ -15,6 +15,8 @@ var capabilities = [{ name: 'EnableServerless' }]
 var containers = [
   { name: 'orders', partitionKey: '/order_id', defaultTtl: -1 }
   { name: 'idempotency', partitionKey: '/id', defaultTtl: -1 }
+  { name: 'inventory', partitionKey: '/id', defaultTtl: -1 }
+  { name: 'timelines', partitionKey: '/id', defaultTtl: -1 }
 ]
 
 resource account 'Microsoft.DocumentDB/databaseAccounts@2024-11-15' = {

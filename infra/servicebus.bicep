@@ -10,8 +10,8 @@ param tags object
 @description('Days within which a dead letter is looked at, and re-sent if at all. A dead letter never expires by itself.')
 var deadLetterDays = 14
 
-// The same as local/entities.json, which the local broker reads. No sessions: orders are independent,
-// and a session would hand all messages of one order to one consumer only to slow the others down.
+// The same as local/entities.json, which the local broker reads. Queues have no sessions: their messages
+// are independent, and a session would only make them wait for each other.
 // Duplicate detection drops what a producer sends twice within the window; it is an economy, and
 // never a substitute for the records: it forgets after minutes, and knows nothing of redeliveries.
 var queues = [
@@ -29,6 +29,18 @@ var queues = [
   }
   {
     name: 'fulfilment'
+    properties: {
+      requiresDuplicateDetection: true
+      duplicateDetectionHistoryTimeWindow: 'PT10M'
+      defaultMessageTimeToLive: 'P14D'
+      deadLetteringOnMessageExpiration: true
+      lockDuration: 'PT1M'
+      maxDeliveryCount: 10
+      requiresSession: false
+    }
+  }
+  {
+    name: 'stock-levels'
     properties: {
       requiresDuplicateDetection: true
       duplicateDetectionHistoryTimeWindow: 'PT10M'
@@ -92,6 +104,17 @@ var subscriptions = [
       lockDuration: 'PT1M'
       maxDeliveryCount: 10
       requiresSession: false
+    }
+  }
+  {
+    // One session per order: its events are told in order.
+    name: 'order-timeline'
+    properties: {
+      defaultMessageTimeToLive: 'P14D'
+      deadLetteringOnMessageExpiration: true
+      lockDuration: 'PT1M'
+      maxDeliveryCount: 10
+      requiresSession: true
     }
   }
 ]

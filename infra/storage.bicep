@@ -12,7 +12,7 @@ var deploymentContainer = 'deployment'
 // `-poison`: where the host and the app put what can never be processed.
 var queues = ['orders', 'orders-poison']
 
-var tables = ['orders', 'idempotency']
+var tables = ['orders', 'idempotency', 'inventory', 'timelines']
 
 resource account 'Microsoft.Storage/storageAccounts@2024-01-01' = {
   // checkov:skip=CKV_AZURE_35: there is no virtual network here; shared keys are off, so that an identity with a role is the only way in

@@ -178,12 +178,10 @@ def _assigned_in_cosmos(principal: str) -> set[str]:
 def _clients() -> set[str]:
     """The Azure packages that the deployed code imports, anywhere."""
     found = set()
-    for path in [
-        *ROOT.glob("*.py"),
-        *ROOT.glob("blueprints/**/*.py"),
-        *ROOT.glob("shared/**/*.py"),
-    ]:
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path in uploaded_files(ROOT):
+        if not path.endswith(".py"):
+            continue
+        for node in ast.walk(ast.parse((ROOT / path).read_text())):
             modules = [node.module] if isinstance(node, ast.ImportFrom) else []
             if isinstance(node, ast.Import):
                 modules = [alias.name for alias in node.names]
