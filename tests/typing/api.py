@@ -64,4 +64,4 @@ async def a_codec_of_another_type_is_an_error(consumer: Consumer) -> None:
 
 async def a_delivery_needs_a_key_and_only_names() -> None:
     Delivery()  # type: ignore[call-arg]
-    Delivery("k")  # type: ignore[misc]
+    Delivery("k")  # type: ignore[call-arg]
