@@ -4,12 +4,22 @@ import functools
 import logging
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from shared.idempotency import Consumer, Inbox, InboxStore, Observer, Store, all_of
+from shared.idempotency import (
+    Consumer,
+    Inbox,
+    InboxStore,
+    Observer,
+    StateStore,
+    Store,
+    VersionGuard,
+    all_of,
+)
 from shared.idempotency.stores.observed import ObservedInbox, ObservedStore
+from shared.idempotency.stores.observed_state import ObservedStateStore
 from shared.idempotency.telemetry import Links, Logs, Metrics
 from shared.idempotency.triggers.service_bus import Settlement
 from shared.idempotency.triggers.settlement import BindingSettlement, QuarantineSettlement
@@ -33,8 +43,12 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings
     settlement: Settlement
     orders: InboxStore
+    stock_levels: StateStore
+    timelines: StateStore
     process_order: Inbox
     submit_order: Consumer
+    stock_level_changed: VersionGuard
+    order_timeline: VersionGuard
     send_order: SendOrder
     storage_queues: StorageQueues
 
@@ -47,7 +61,7 @@ def build(environment: Mapping[str, str] = os.environ) -> App:
     settings = Settings.read(environment)
     _configure_telemetry(settings)
     observer = all_of(Metrics(), Logs(), Links())
-    records, orders = _stores(settings, observer)
+    stores = _stores(settings, observer)
     queues = ServiceBusQueues(functools.partial(_service_bus_client, settings.service_bus))
     storage_queues = StorageQueues(
         functools.partial(_queue_client, settings.queues), orders=settings.orders_storage_queue
@@ -58,15 +72,28 @@ def build(environment: Mapping[str, str] = os.environ) -> App:
     return App(
         settings=settings,
         settlement=_settlement(settings, queues),
-        orders=orders,
+        orders=stores.orders,
+        stock_levels=stores.stock_levels,
+        timelines=stores.timelines,
         process_order=Inbox(
             "process_order",
-            orders,
+            stores.orders,
             policy=settings.policy,
             observer=observer,
             changed_fields=changed_fields,
         ),
-        submit_order=Consumer("submit_order", records, policy=settings.policy, observer=observer),
+        submit_order=Consumer(
+            "submit_order", stores.records, policy=settings.policy, observer=observer
+        ),
+        stock_level_changed=VersionGuard(
+            "stock_level_changed",
+            stores.stock_levels,
+            policy=settings.policy,
+            observer=observer,
+        ),
+        order_timeline=VersionGuard(
+            "order_timeline", stores.timelines, policy=settings.policy, observer=observer
+        ),
         send_order=send_order,
         storage_queues=storage_queues,
     )
@@ -83,12 +110,23 @@ def _configure_telemetry(settings: Settings) -> None:
     configure_azure_monitor(connection_string=settings.telemetry, enable_live_metrics=False)
 
 
-def _stores(settings: Settings, observer: Observer) -> tuple[Store, InboxStore]:
-    """The records of two-phase consumers, and the orders; imports the configured SDK only."""
+class _Stores(NamedTuple):
+    """Where things are kept: the records of two-phase consumers, orders, and what is guarded by version."""
+
+    records: Store
+    orders: InboxStore
+    stock_levels: StateStore
+    timelines: StateStore
+
+
+def _stores(settings: Settings, observer: Observer) -> _Stores:
+    """All stores, their calls observed; imports the configured SDK only."""
+    guarded = (settings.inventory_name, settings.timelines_name)
     if settings.cosmos:
         from shared.idempotency.stores.cosmos import PARTITION_PATH, CosmosStore
         from shared.idempotency.stores.cosmos_access import Container
         from shared.idempotency.stores.cosmos_inbox import CosmosInbox
+        from shared.idempotency.stores.cosmos_state import CosmosStateStore
 
         client = _cosmos_client(settings.cosmos, verify_tls=settings.cosmos_verify_tls)
         container = functools.partial(Container, client, database=settings.cosmos_database)
@@ -99,13 +137,22 @@ def _stores(settings: Settings, observer: Observer) -> tuple[Store, InboxStore]:
             container(container=settings.orders_name, partition_path="/order_id"),
             partition_property="order_id",
         )
+        states: list[StateStore] = [
+            CosmosStateStore(container(container=name, partition_path=PARTITION_PATH))
+            for name in guarded
+        ]
     else:
         from shared.idempotency.stores.table import TableStore
         from shared.idempotency.stores.table_inbox import TableInbox
+        from shared.idempotency.stores.table_state import TableStateStore
 
         records = TableStore(_table_client(settings.tables, settings.records_name))
         orders = TableInbox(_table_client(settings.tables, settings.orders_name))
-    return ObservedStore(records, observer), ObservedInbox(orders, observer)
+        states = [TableStateStore(_table_client(settings.tables, name)) for name in guarded]
+    stock_levels, timelines = (ObservedStateStore(store, observer) for store in states)
+    return _Stores(
+        ObservedStore(records, observer), ObservedInbox(orders, observer), stock_levels, timelines
+    )
 
 
 def _settlement(settings: Settings, queues: ServiceBusQueues) -> Settlement:

@@ -2,10 +2,12 @@
 
 import azure.functions as func
 
-from blueprints import operations, orders
+from blueprints import inventory, operations, orders, timelines
 from bootstrap import build
 
 app = func.FunctionApp(http_auth_level=func.AuthLevel.FUNCTION)
 parts = build()
 orders.register(app, parts)
+inventory.register(app, parts)
+timelines.register(app, parts)
 operations.register(app, parts)

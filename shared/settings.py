@@ -34,9 +34,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cosmos_verify_tls: bool
     orders_name: str
     records_name: str
+    inventory_name: str
+    timelines_name: str
     orders_queue: str
     orders_storage_queue: str
     quarantine_queue: str
+    stock_queue: str
+    order_events_topic: str
+    timeline_subscription: str
     settlement: Literal["binding", "quarantine-queue"]
     policy: Policy
     pacing: Pacing
@@ -61,9 +66,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             cosmos_verify_tls=not (cosmos and _is_loopback(cosmos)),
             orders_name=_text(values, "ORDERS_CONTAINER", "orders"),
             records_name=_text(values, "RECORDS_CONTAINER", "idempotency"),
+            inventory_name=_text(values, "INVENTORY_CONTAINER", "inventory"),
+            timelines_name=_text(values, "TIMELINES_CONTAINER", "timelines"),
             orders_queue=_text(values, "ORDERS_QUEUE", "orders"),
             orders_storage_queue=_text(values, "ORDERS_STORAGE_QUEUE", "orders"),
             quarantine_queue=_text(values, "QUARANTINE_QUEUE", "quarantine"),
+            stock_queue=_text(values, "STOCK_QUEUE", "stock-levels"),
+            order_events_topic=_text(values, "ORDER_EVENTS_TOPIC", "order-events"),
+            timeline_subscription=_text(values, "TIMELINE_SUBSCRIPTION", "order-timeline"),
             settlement=_choice(values, "SERVICEBUS_SETTLEMENT", ("binding", "quarantine-queue")),
             policy=_policy(values),
             pacing=Pacing(
