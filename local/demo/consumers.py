@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from local.host.process import HostProcess
+from local.host.process import ROOT, HostProcess
+
+SETTINGS = ROOT / "local.settings.sample.json"
 
 _SERVICE_BUS = "process_order"
 _STORAGE_QUEUE = "process_order_from_storage_queue"
@@ -86,7 +88,9 @@ class Consumers:
 
     async def _start_one(self, name: str) -> None:
         log = self._folder / f"{name.replace(' ', '-')}.log"
-        host = HostProcess(self._app, environment=self._environment, log=log)
+        # The sample: complete in any clone, and no one's own changes get in the way.
+        arguments = ["--settings", str(SETTINGS)]
+        host = HostProcess(self._app, environment=self._environment, arguments=arguments, log=log)
         await host.__aenter__()
         self.all.append(Consumer(name, host))
 

@@ -37,13 +37,14 @@ class Ledger:
 
     @classmethod
     def of(cls, documents: Iterable[Mapping[str, Any]]) -> "Ledger":
-        """Sort documents of both kinds; others would be an error of the app's (KeyError)."""
+        """Sort what is about placing orders; the app keeps other documents beside it."""
         effects: Counter[str] = Counter()
         contents: dict[str, tuple[str, str]] = {}
         for document in documents:
-            if document["type"] == "journal":
+            kind, effect = document.get("type"), document.get("effect")
+            if (kind, effect) == ("journal", "placed"):
                 effects[document["order_id"]] += 1
-            else:
+            elif kind == "order":
                 contents[document["order_id"]] = (document["customer_id"], document["total"])
         return cls(effects, contents)
 
