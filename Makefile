@@ -47,10 +47,10 @@ lint: $(INSTALLED) ## Style and types
 	@.venv/bin/mypy
 
 test: lint ## Style, types and the fast tests
-	@.venv/bin/pytest -q -m "not slow" $(ARGS)
+	@.venv/bin/pytest -q -n 4 --dist loadfile -m "not slow" $(ARGS)
 
 test-all: lint ## Everything: the slow tests too, and the exploration
-	@.venv/bin/pytest -q $(ARGS)
+	@.venv/bin/pytest -q -n 4 --dist loadfile $(ARGS)
 	@$(MAKE) --no-print-directory explore
 
 explore: $(INSTALLED) ## Every interleaving of two and three deliveries with faults
