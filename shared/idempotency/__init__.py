@@ -7,7 +7,21 @@ Adapters for triggers are in `.triggers`, stores in `.stores`; nothing here impo
 
 from .attempt import Attempt, current_attempt
 from .consumer import Consumer, Protected
+from .downstream import downstream_uuid, send_headers, set_headers
+from .effects import (
+    Answer,
+    CannotTell,
+    DidNotHappen,
+    Effects,
+    Happened,
+    Quarantine,
+    Reconcile,
+    Rerun,
+    TakeoverPolicy,
+    unknown_effect,
+)
 from .errors import (
+    AttemptEnded,
     BusinessConflict,
     ConfigurationError,
     DeadlineExceeded,
@@ -19,6 +33,7 @@ from .errors import (
     PermanentFailure,
     StoreUnavailable,
     TransientFailure,
+    UncertainEffect,
 )
 from .events import Event, Observer, all_of
 from .fingerprint import (
@@ -38,17 +53,23 @@ from .store import Store
 from .unit_of_work import UnitOfWork, current_unit
 
 __all__ = [
+    "Answer",
     "Attempt",
+    "AttemptEnded",
     "BusinessConflict",
+    "CannotTell",
     "Cause",
     "ConfigurationError",
     "Consumer",
     "DeadlineExceeded",
     "Delivery",
     "DeliveryRejected",
+    "DidNotHappen",
+    "Effects",
     "Event",
     "Fingerprint",
     "Handled",
+    "Happened",
     "IdempotencyError",
     "Inbox",
     "InboxStore",
@@ -60,7 +81,10 @@ __all__ = [
     "PermanentFailure",
     "Policy",
     "Protected",
+    "Quarantine",
+    "Reconcile",
     "Record",
+    "Rerun",
     "ResultCodec",
     "State",
     "StateStore",
@@ -68,7 +92,9 @@ __all__ = [
     "Store",
     "StoreUnavailable",
     "Stored",
+    "TakeoverPolicy",
     "TransientFailure",
+    "UncertainEffect",
     "UnitOfWork",
     "VersionGuard",
     "all_of",
@@ -77,8 +103,12 @@ __all__ = [
     "canonical_json_without",
     "current_attempt",
     "current_unit",
+    "downstream_uuid",
     "joined",
     "json_fields",
     "raw_bytes",
+    "send_headers",
+    "set_headers",
     "storage_id",
+    "unknown_effect",
 ]

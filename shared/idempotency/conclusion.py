@@ -4,13 +4,20 @@ import asyncio
 from typing import Any
 
 from .clock import Clock
-from .errors import DeadlineExceeded, MalformedContent, PermanentFailure, StoreUnavailable
-from .events import Fenced, Observer, ResultNotKept
+from .errors import (
+    DeadlineExceeded,
+    MalformedContent,
+    PermanentFailure,
+    StoreUnavailable,
+    UncertainEffect,
+)
+from .events import Fenced, Observer, ResultNotKept, StepsChanged
 from .fencing import FencedRecord
-from .outcomes import of_refusal
+from .outcomes import of_quarantined, of_refusal
 from .records import Handled, Outcome, Policy, Status
 from .results import ResultCodec, kept
 from .running import Run, Stop
+from .steps import Steps
 
 _LONGEST_REASON = 100
 _LONGEST_DESCRIPTION = 1_000
@@ -28,6 +35,8 @@ class Conclusion[R]:
         policy: Policy,
         observer: Observer,
         clock: Clock,
+        *,
+        steps: Steps | None = None,
     ) -> None:
         self._name = record.record.consumer
         self._record = record
@@ -36,6 +45,7 @@ class Conclusion[R]:
         self._policy = policy
         self._observer = observer
         self._clock = clock
+        self._steps = steps
 
     async def written(self) -> Handled[R] | None:
         """Write down how the run ended, unless it was superseded; then decide again (None).
@@ -46,19 +56,34 @@ class Conclusion[R]:
         ==============================  =================================================
         the handler                     its record becomes
         ==============================  =================================================
+        met what only a person can      quarantined
+        settle
+        left a step open or uncertain,  uncertain, however the handler ended
+        or an earlier one in doubt
         returned                        completed, even after it was told to stop
         raised PermanentFailure         failed
         raised, or let itself be        deleted, so that the next delivery starts afresh;
-        cancelled                       with steps recorded: released, to be continued
+        cancelled                       with steps done: released, to be continued; after
+                                        a takeover: uncertain, since what the earlier
+                                        attempt called is still in doubt
         still runs (a thread)           left alone: its lease will end
         ==============================  =================================================
         """
-        run = self._run
+        run, steps = self._run, self._steps
+        if steps is not None:
+            await steps.close(patient=run.stop is None and not run.still_running)
         if run.stop is Stop.FENCED:
             self._fenced("renew")
             return None
         if run.still_running:
             raise self._exception()
+        if steps is not None:
+            if steps.superseded:
+                return None
+            if steps.journal.unknown() and steps.quarantine is None:
+                raise await self._uncertain(steps)
+            if why := steps.quarantine or self._out_of_reach(steps):
+                return await self._quarantined(*why)
         error = run.error
         if error is None:
             return await self._completed(run.result)
@@ -66,6 +91,53 @@ class Conclusion[R]:
             return await self._failed(error)
         await self._released()
         raise self._exception() from (None if error is run.cause else error)
+
+    def _out_of_reach(self, steps: Steps) -> tuple[str, str] | None:
+        """Why the run cannot be believed to have settled what an earlier attempt left in doubt.
+
+        A handler that returned, or refused for good, does not run again; one that raised does.
+        """
+        error, journal = self._run.error, steps.journal
+        if error is not None and not isinstance(error, PermanentFailure):
+            return None
+        end = "has returned" if error is None else f"refuses for good ({error})"
+        if left := journal.out_of_reach():
+            named = ", ".join(left)
+            return "UnknownEffect", f"the handler {end} without asking for {named}, left in doubt"
+        unsettled = journal.none_asked() if error is None else not journal.doubt_was_settled
+        if journal.taken_over and unsettled:
+            return (
+                "UnknownEffect",
+                f"an attempt died and may have had an effect, and the handler now {end} without "
+                "coming to it",
+            )
+        return None
+
+    async def _quarantined(self, reason: str, description: str) -> Handled[Any] | None:
+        if not await self._write(
+            Status.QUARANTINED,
+            failure_reason=reason[:_LONGEST_REASON],
+            failure_description=description[:_LONGEST_DESCRIPTION],
+        ):
+            self._fenced("quarantine")
+            return None
+        return of_quarantined(self._record.record)
+
+    async def _uncertain(self, steps: Steps) -> BaseException:
+        """Note the doubt; what the caller is to be told. If the store is down, the lease ends."""
+        try:
+            if not await self._write(Status.UNCERTAIN, settle=steps.settle_left()):
+                self._fenced("uncertain")
+        except StoreUnavailable:
+            pass
+        error = self._run.error
+        is_told = isinstance(error, Exception) and not isinstance(error, PermanentFailure)
+        if error is not None and is_told and not steps.journal.in_flight():
+            return error
+        named = ", ".join(steps.journal.unknown())
+        uncertain = UncertainEffect(f"consumer {self._name}: the effect of {named} is not known")
+        uncertain.__cause__ = error
+        return uncertain
 
     async def _completed(self, result: R) -> Handled[R] | None:
         text, cause = kept(result, self._codec, self._policy.max_result_bytes)
@@ -77,6 +149,7 @@ class Conclusion[R]:
         if not completed:
             self._fenced("complete")
             return None
+        self._note_changes()
         if text is None:
             self._observer(
                 ResultNotKept(consumer=self._name, key=self._record.record.key, cause=cause)
@@ -100,21 +173,50 @@ class Conclusion[R]:
 
     async def _finished(self, status: Status, **changes: Any) -> bool:
         now = self._clock.now()
-        return await self._record.write(
-            status=status, finished_at=now, expires_at=now + self._policy.retention, **changes
+        return await self._write(
+            status, finished_at=now, expires_at=now + self._policy.retention, **changes
         )
+
+    async def _write(self, status: Status, **changes: Any) -> bool:
+        """Write the record with its steps as they stand; too large for the store: without results."""
+        if self._steps is None or "steps" in changes:
+            return await self._record.write(status=status, **changes)
+        journal = self._steps.journal
+        try:
+            return await self._record.write(status=status, steps=journal.steps(), **changes)
+        except MalformedContent:
+            steps = journal.steps(with_results=False)
+            return await self._record.write(status=status, steps=steps, **changes)
 
     async def _released(self) -> None:
         """Free the key for a retry; if the store is down, the end of the lease frees it."""
         try:
-            if self._record.record.steps:
-                released = await self._record.write(status=Status.RELEASED)
+            if self._steps is not None and self._steps.journal.taken_over:
+                left = self._steps.settle_left()
+                released = await self._write(Status.UNCERTAIN, settle=left)
+            elif self._has_steps():
+                released = await self._write(Status.RELEASED)
             else:
                 released = await self._record.delete()
         except StoreUnavailable:
             return
         if not released:
             self._fenced("release")
+
+    def _has_steps(self) -> bool:
+        if self._steps is None:
+            return bool(self._record.record.steps)
+        return self._steps.journal.any_done()
+
+    def _note_changes(self) -> None:
+        if self._steps is None:
+            return
+        unused, reordered = self._steps.journal.changed()
+        if unused or reordered:
+            key = self._record.record.key
+            self._observer(
+                StepsChanged(consumer=self._name, key=key, unused=unused, reordered=reordered)
+            )
 
     def _exception(self) -> BaseException:
         """What the caller is told of a run that neither completed nor failed for good."""

@@ -4,6 +4,7 @@ For effects outside the store: `in_progress` is recorded before the work, `compl
 after it. Every write is one conditional write; an attempt that was superseded changes nothing.
 """
 
+import functools
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -12,6 +13,7 @@ from .attempt import Attempt
 from .clock import Clock, SystemClock
 from .conclusion import Conclusion
 from .decision import Action, Decision, decide
+from .effects import Effects, name_of
 from .errors import ConfigurationError
 from .events import Fenced, HandlerRan, Observer, TakenOver, ignore, observed, undisturbed
 from .evidence import changed_fields, evidence_of
@@ -22,6 +24,7 @@ from .recent import Recent
 from .records import SCHEMA, Delivery, Handled, Outcome, Policy, Record, Status, Stored
 from .results import ResultCodec
 from .running import Stop, run_leased
+from .steps import WHOLE_HANDLER, Steps, settle_of
 from .store import Store
 from .waiting import Patience, WaitingRoom
 
@@ -62,13 +65,23 @@ class Consumer:
         store: Store,
         *,
         policy: Policy | None = None,
+        effects: Effects | None = None,
         observer: Observer = ignore,
         clock: Clock | None = None,
     ) -> None:
+        """``effects`` says what to do about effects outside the store whose fate is unknown; without it
+        the handler has no steps, and whatever it does is done again after a crash.
+        """
         if not name:
             raise ConfigurationError("a consumer needs a name: it scopes its deduplication keys")
         self.name = name
         self.policy = policy or Policy()
+        self.effects = effects
+        if effects is not None and settle_of(effects, self.policy) >= self.policy.deadline:
+            raise ConfigurationError(
+                f"settle ({settle_of(effects, self.policy):g} s) must be below deadline "
+                f"({self.policy.deadline:g} s): an attempt that takes over waits so long"
+            )
         self._store = store
         self._observer = undisturbed(observer)
         self._clock = clock or SystemClock()
@@ -114,6 +127,7 @@ class Consumer:
         owner = uuid.uuid4().hex
         asked_at = self._clock.monotonic()  # of the first claim by this owner
         claims = 0
+        inherited: Status | None = None  # of the record that was taken over
         while True:
             decision = decide(stored, owner=owner, fingerprint=delivery.fingerprint)
             match decision.action:
@@ -125,12 +139,14 @@ class Consumer:
                     claims += 1
                     if decision.action is not Action.PROCEED:
                         asked_at = self._clock.monotonic()
+                        is_takeover = decision.action is Action.TAKE_OVER and stored is not None
+                        inherited = stored.record.status if stored and is_takeover else None
                     claimed = await self._claimed(decision, stored, delivery, owner)
                     if claimed is not None:
                         fenced = FencedRecord(
                             self._store, self._clock, claimed, claimed_at=asked_at
                         )
-                        handled = await self._run(fenced, work, codec)
+                        handled = await self._run(fenced, work, codec, inherited)
                         if handled is not None:
                             return handled
                         # superseded: whatever comes next is another attempt
@@ -169,7 +185,8 @@ class Consumer:
         )
         claimed = await self._answered(lambda: self._store.replace(taken, stored.etag))
         if claimed is not None and decision.action is Action.TAKE_OVER:
-            self._observer(TakenOver(consumer=self.name, attempt=taken.attempt))
+            policy = name_of(self.effects.policy) if self.effects else "rerun"
+            self._observer(TakenOver(consumer=self.name, attempt=taken.attempt, policy=policy))
         return claimed
 
     def _fresh(self, delivery: Delivery, owner: str) -> Record:
@@ -187,7 +204,11 @@ class Consumer:
         )
 
     async def _run[R](
-        self, fenced: FencedRecord, work: Callable[[], Awaitable[R]], codec: ResultCodec[R]
+        self,
+        fenced: FencedRecord,
+        work: Callable[[], Awaitable[R]],
+        codec: ResultCodec[R],
+        inherited: Status | None,
     ) -> Handled[R] | None:
         """Run a claimed attempt to its conclusion; None when it was superseded meanwhile."""
         if fenced.lease_left() < self.policy.lease / 2 and not await fenced.renew():
@@ -195,16 +216,26 @@ class Consumer:
             self._observer(Fenced(consumer=self.name, operation="renew"))
             return None
         began = self._clock.monotonic()
+        steps = self._steps(fenced, inherited)
         attempt = Attempt(
             consumer=self.name,
             key=fenced.record.key,
             number=fenced.record.attempt,
             owner=fenced.record.owner,
             deadline=began + self.policy.deadline,
+            trace_parent=fenced.record.trace_parent,
+            steps=steps,
         )
+        if steps is not None and self.effects is not None and self.effects.whole_handler:
+            longest = self.policy.deadline
+            work = functools.partial(
+                steps.run, attempt, WHOLE_HANDLER, work, codec, deadline=longest, last=True
+            )
         run = await run_leased(work, attempt, fenced, self._clock, heartbeat=self.policy.heartbeat)
         self._observer(HandlerRan(consumer=self.name, duration=self._clock.monotonic() - began))
-        conclusion = Conclusion(fenced, run, codec, self.policy, self._observer, self._clock)
+        conclusion = Conclusion(
+            fenced, run, codec, self.policy, self._observer, self._clock, steps=steps
+        )
         try:
             handled = await conclusion.written()
         finally:
@@ -213,6 +244,25 @@ class Consumer:
         if handled is not None and handled.outcome is Outcome.PROCESSED:
             self._recent.keep(Stored(record=fenced.record, etag=""))
         return handled
+
+    def _steps(self, fenced: FencedRecord, inherited: Status | None) -> Steps | None:
+        """The attempt's steps; after a takeover no policy acts before a call of old must have landed.
+
+        An uncertain record was not taken over before that.
+        """
+        if self.effects is None:
+            return None
+        now = self._clock.monotonic()
+        settle = settle_of(self.effects, self.policy)
+        return Steps(
+            fenced,
+            self.effects,
+            self.policy,
+            self._observer,
+            self._clock,
+            taken_over=inherited is not None,
+            settled_at=now + settle if inherited is Status.IN_PROGRESS else now,
+        )
 
     async def _read(self, delivery: Delivery) -> Stored | None:
         return await self._answered(lambda: self._store.read(self.name, delivery.key))

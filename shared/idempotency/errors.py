@@ -7,10 +7,12 @@
     │   ├── InvalidKey          the key is longer than 1,024 bytes of UTF-8
     │   └── MalformedContent    the body is not what the consumer declared it takes
     ├── TransientFailure        raised by handlers: not now; let the message come back, paced
-    │   └── DeadlineExceeded    the handler did not finish before its deadline
+    │   ├── DeadlineExceeded    the handler did not finish before its deadline
+    │   └── UncertainEffect     a step was called, and what it did is not known
     ├── PermanentFailure        raised by handlers: never; keep the refusal and its reason
     ├── StoreUnavailable        the store is down, throttles, or an answer was lost
-    └── BusinessConflict        the transaction was refused by business data, not by the marker
+    ├── BusinessConflict        the transaction was refused by business data, not by the marker
+    └── AttemptEnded            the attempt must not go on: raised by its steps, to end the handler
 
 Outcomes that are expected (duplicate, mismatch, in flight, ...) are return values, never exceptions.
 """
@@ -71,6 +73,10 @@ class DeadlineExceeded(TransientFailure):
     """The handler was cancelled at its deadline."""
 
 
+class UncertainEffect(TransientFailure):
+    """A step was called, and what it did is not known: the consumer's policy decides at the next try."""
+
+
 class PermanentFailure(IdempotencyError):
     """Raised by a handler whose work can never succeed; the refusal is recorded and answers duplicates.
 
@@ -105,3 +111,10 @@ class BusinessConflict(IdempotencyError):
         super().__init__(message)
         self.operation = operation
         self.status = status
+
+
+class AttemptEnded(IdempotencyError):
+    """The attempt was superseded, or its record quarantined: nothing more may run in it.
+
+    Raised by ``Attempt.step``; the record stands as it is whatever the handler makes of the exception.
+    """

@@ -64,6 +64,27 @@ class ResultNotKept(Event, frozen=True, kw_only=True):
     cause: str
 
 
+class EffectUnknown(Event, frozen=True, kw_only=True):
+    """A step was called, and what it did is not known."""
+
+    consumer: str
+    key: str
+    step: str
+    error: str
+
+
+class StepsChanged(Event, frozen=True, kw_only=True):
+    """A handler does not ask for its steps as the attempt before it did: it was changed meanwhile.
+
+    ``unused``: recorded steps that it no longer asks for. ``reordered``: it asks in another order.
+    """
+
+    consumer: str
+    key: str
+    unused: tuple[str, ...]
+    reordered: bool
+
+
 class StoreCalled(Event, frozen=True, kw_only=True):
     """One round trip to the store; ``result`` is ok, refused, absent or unavailable."""
 

@@ -15,10 +15,12 @@ from opentelemetry import metrics, trace
 from .events import (
     DeliveryFaulted,
     DeliveryHandled,
+    EffectUnknown,
     Event,
     Fenced,
     HandlerRan,
     ResultNotKept,
+    StepsChanged,
     StoreCalled,
     TakenOver,
 )
@@ -134,6 +136,23 @@ class Logs:
             case ResultNotKept():
                 self._log.warning(
                     "%s: the result of %r was not kept: %s", event.consumer, event.key, event.cause
+                )
+
+            case EffectUnknown():
+                self._log.warning(
+                    "%s: what step %r of %r did is not known: %s",
+                    event.consumer,
+                    event.step,
+                    event.key,
+                    event.error,
+                )
+            case StepsChanged():
+                self._log.warning(
+                    "%s: the steps of %r changed since its last attempt%s%s",
+                    event.consumer,
+                    event.key,
+                    f"; no longer asked for: {', '.join(event.unused)}" if event.unused else "",
+                    "; asked for in another order" if event.reordered else "",
                 )
 
     def _line(self, urgent: bool, event: DeliveryHandled | DeliveryFaulted, **told: Any) -> None:

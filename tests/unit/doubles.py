@@ -7,6 +7,7 @@ from typing import Any, Literal
 from shared.idempotency import (
     Consumer,
     Delivery,
+    Effects,
     Event,
     Handled,
     InboxStore,
@@ -138,9 +139,10 @@ class Bench:
     Two workers share the store: `consumer` and `other`, whose wire is its own.
     """
 
-    def __init__(self, **policy: Any) -> None:
+    def __init__(self, *, effects: Effects | None = None, **policy: Any) -> None:
         self.clock = FakeClock()
         self.store = MemoryStore(self.clock)
+        self.effects = effects
         self.wire = Wire()
         self.events: list[Event] = []
         self.policy = Policy(**{"memory": 0.0, **policy})
@@ -150,7 +152,12 @@ class Bench:
 
     def a_consumer(self, store: Store, name: str = "charge_payment") -> Consumer:
         return Consumer(
-            name, store, policy=self.policy, observer=self.events.append, clock=self.clock
+            name,
+            store,
+            policy=self.policy,
+            effects=self.effects,
+            observer=self.events.append,
+            clock=self.clock,
         )
 
     async def handle(
