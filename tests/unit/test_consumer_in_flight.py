@@ -1,6 +1,7 @@
 """Attempts in flight: waiting, leases, heartbeats, deadlines, takeover and fencing."""
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -167,19 +168,19 @@ async def test_a_handler_that_ignores_its_cancellation_keeps_its_record_until_th
 
     async def deaf() -> str:
         while not let_go.is_set():
-            try:
+            with contextlib.suppress(asyncio.CancelledError):
                 await let_go.wait()
-            except asyncio.CancelledError:
-                continue
         return "late"
 
-    with pytest.raises(DeadlineExceeded):
-        await bench.handle(deaf)
-    assert (await bench.record()).status is Status.IN_PROGRESS
-    renewals = bench.wire.trips.count("replace")
-    await bench.clock.advance(20)
-    assert bench.wire.trips.count("replace") == renewals
-    let_go.set()
+    try:
+        with pytest.raises(DeadlineExceeded):
+            await bench.handle(deaf)
+        assert (await bench.record()).status is Status.IN_PROGRESS
+        renewals = bench.wire.trips.count("replace")
+        await bench.clock.advance(20)
+        assert bench.wire.trips.count("replace") == renewals
+    finally:
+        let_go.set()
 
 
 async def test_a_handler_that_returns_after_it_was_told_to_stop_has_done_its_work() -> None:
