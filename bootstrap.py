@@ -78,6 +78,7 @@ def build(environment: Mapping[str, str] = os.environ) -> App:
         process_order=Inbox(
             "process_order",
             stores.orders,
+            entity_is_marker=True,
             policy=settings.policy,
             observer=observer,
             changed_fields=changed_fields,

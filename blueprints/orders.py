@@ -8,7 +8,8 @@ import msgspec
 
 from bootstrap import App
 from shared.idempotency import MalformedContent, StoreUnavailable, current_attempt, current_unit
-from shared.idempotency.documents import RESERVED
+from shared.idempotency.documents import business_of
+from shared.idempotency.keys import storage_id
 from shared.idempotency.triggers import http, service_bus, storage_queue
 from shared.idempotency.triggers.problems import problem
 from shared.orders import Order, SubmittedOrder, parsed
@@ -104,10 +105,10 @@ def _register_http(app: func.FunctionApp, parts: App) -> None:
     async def get_order(request: func.HttpRequest) -> func.HttpResponse:
         order_id = request.route_params["order_id"]
         try:
-            marker = await parts.orders.read(order_id)
+            found = await parts.orders.read(order_id, storage_id(order_id))
         except StoreUnavailable as error:
             return problem(503, "store-unavailable", str(error), retry_after=error.retry_after or 5)
-        if marker is None:
+        order = None if found is None else business_of(found.document)
+        if order is None:
             return problem(404, "not-found", "there is no order of this id, or not yet")
-        order = {k: v for k, v in marker.document.items() if not k.startswith(RESERVED)}
         return func.HttpResponse(json.dumps(order), mimetype="application/json")

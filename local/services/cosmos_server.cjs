@@ -4,7 +4,7 @@
 //
 // - a point read of an item that is not there is 404, not 500;
 // - a transactional batch that fails at any operation leaves nothing of it behind, and its
-//   operations take their partition key from the request.
+//   operations take their partition key from the request; patches are among them.
 "use strict";
 
 const path = require("node:path");
@@ -41,9 +41,24 @@ mend("handler/batch-documents", () => async (account, req, res, { dbId, collId }
   return answers.map((answer) => (answer.statusCode >= 400 ? answer : NOT_DONE));
 });
 
+const { createOperation, upsertOperation, replaceOperation, deleteOperation, readOperation } =
+  part("handler/_document-operations");
+const OPERATIONS = {
+  create: createOperation,
+  upsert: upsertOperation,
+  replace: replaceOperation,
+  delete: deleteOperation,
+  read: readOperation,
+  patch: (collection, operation) =>
+    part("handler/_patch-operations").patchOperation(collection, {
+      ...operation,
+      operations: operation.resourceBody.operations,
+    }),
+};
+
 // One operation of a batch; once one has failed, the others are 424 and undone.
 function perform(collection, operation, undo) {
-  const run = part("handler/_document-operations")[`${operation.operationType.toLowerCase()}Operation`];
+  const run = OPERATIONS[operation.operationType.toLowerCase()];
   if (undo.failed) return NOT_DONE;
   const id = operation.id ?? operation.resourceBody.id;
   const key = part("utils/get-partition-from-header").parsePartitionKey(operation.partitionKey, id);

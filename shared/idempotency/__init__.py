@@ -43,14 +43,15 @@ from .fingerprint import (
     json_fields,
     raw_bytes,
 )
-from .inbox import Inbox, InboxStore
+from .inbox import Inbox
+from .inbox_store import InboxStore
 from .keys import joined, storage_id
 from .ordering import VersionGuard, apply_if_newer
 from .records import Cause, Delivery, Handled, Outcome, Policy, Record, Status, Stored
 from .results import ResultCodec
 from .states import State, StateStore
 from .store import Store
-from .unit_of_work import UnitOfWork, current_unit
+from .unit_of_work import Current, UnitOfWork, current_unit
 
 __all__ = [
     "Answer",
@@ -61,6 +62,7 @@ __all__ = [
     "Cause",
     "ConfigurationError",
     "Consumer",
+    "Current",
     "DeadlineExceeded",
     "Delivery",
     "DeliveryRejected",

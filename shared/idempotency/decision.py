@@ -34,7 +34,9 @@ class Decision(msgspec.Struct, frozen=True):
     wait: float = 0.0
 
 
-def decide(stored: Stored | None, *, owner: str, fingerprint: str | None) -> Decision:
+def decide(
+    stored: Stored | None, *, owner: str, fingerprint: str | None, reusable: bool = False
+) -> Decision:
     """Decide by the first row that applies:
 
     ==  =====================================================  =========  ==================================
@@ -46,6 +48,8 @@ def decide(stored: Stored | None, *, owner: str, fingerprint: str | None) -> Dec
     3   quarantined                                            -          quarantined
     4   in progress with lease alive, or uncertain and not     any        wait, also for other content: the
         yet settled                                                       other attempt may still release
+    4b  completed or failed, past its retention, and keys may  any        claim, in its place
+        be used again (``reusable``)
     5   completed or failed                                    same       duplicate
     6   completed, failed, uncertain, released, or in          different  mismatch
         progress with lease over
@@ -53,6 +57,8 @@ def decide(stored: Stored | None, *, owner: str, fingerprint: str | None) -> Dec
     8   released                                               same       continue, steps kept
     ==  =====================================================  =========  ==================================
 
+    A finished record that is still there stays a duplicate however old it is; only keys that callers
+    choose for one exchange, as over HTTP, are ``reusable``.
     An unfinished record of a newer schema than ours is never claimed: we wait for the newer release.
     ``owner`` is the id of the attempt that asks; ``fingerprint`` that of its delivery.
     """
@@ -68,6 +74,8 @@ def decide(stored: Stored | None, *, owner: str, fingerprint: str | None) -> Dec
     left = _seconds_left(stored)
     if left > 0:
         return Decision(Action.WAIT, left)
+    if reusable and _is_expired(stored):
+        return Decision(Action.CLAIM)
     if not same_content(record.fingerprint, fingerprint):
         return Decision(Action.MISMATCH)
     if record.status.is_finished:
@@ -77,6 +85,14 @@ def decide(stored: Stored | None, *, owner: str, fingerprint: str | None) -> Dec
     if record.status is Status.RELEASED:
         return Decision(Action.CONTINUE)
     return Decision(Action.TAKE_OVER)
+
+
+def _is_expired(stored: Stored) -> bool:
+    """Whether a finished record was kept for as long as it should be, by the store's clock."""
+    record = stored.record
+    if not record.status.is_finished or record.expires_at is None or record.finished_at is None:
+        return False
+    return stored.age > record.expires_at - record.finished_at + CLOCK_ALLOWANCE
 
 
 def _seconds_left(stored: Stored) -> float:

@@ -16,6 +16,9 @@ from .records import SCHEMA, Record, Status, Step
 RESERVED: Final = "idempotency_"
 """Prefix of the properties that make a business entity a marker; business updates leave them alone."""
 
+DELETED: Final = f"{RESERVED}deleted"
+"""True in the tombstone of a business entity that was a marker, and still is one."""
+
 _OF_STORE: Final = frozenset({"extra"})
 _NAMES: Final = tuple(name for name in Record.__struct_fields__ if name not in _OF_STORE)
 _steps = msgspec.json.Decoder(tuple[Step, ...])
@@ -63,6 +66,18 @@ def from_document(
         return msgspec.convert(known, Record, strict=False)
     except msgspec.DecodeError as error:
         return _unreadable(known, error)
+
+
+def business_of(document: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The business properties of a document; None of the tombstone of an entity that was deleted."""
+    if document.get(DELETED):
+        return None
+    return {name: value for name, value in document.items() if not name.startswith(RESERVED)}
+
+
+def is_marker(document: Mapping[str, Any]) -> bool:
+    """Whether a document carries a record in its reserved properties."""
+    return f"{RESERVED}status" in document
 
 
 def _unreadable(known: Mapping[str, Any], error: Exception) -> Record:

@@ -9,9 +9,7 @@ there is a duplicate, a conflict elsewhere is a business conflict.
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, Protocol
-
-import msgspec
+from typing import Any, NamedTuple
 
 from .attempt import Attempt, enter
 from .clock import Clock, SystemClock, finished_within
@@ -19,54 +17,30 @@ from .decision import Action, decide
 from .documents import RESERVED, from_document, to_document
 from .errors import ConfigurationError, DeadlineExceeded, PermanentFailure
 from .events import HandlerRan, Observer, ResultNotKept, ignore, observed, undisturbed
+from .evidence import changed_fields as changed_by_evidence
+from .evidence import evidence_of
 from .fencing import answered
-from .keys import checked, presentable
+from .inbox_store import InboxStore, Operation, StoredDocument, conflict
+from .keys import checked, presentable, storage_id
 from .outcomes import of_duplicate, of_mismatch, of_quarantined, of_refusal, too_old
 from .recent import Recent
 from .records import Delivery, Handled, Outcome, Policy, Record, Status, Stored
 from .results import ResultCodec, kept
 from .running import noted
-from .unit_of_work import Operation, UnitOfWork, enter_unit
+from .unit_of_work import UnitOfWork, enter_unit
 
 _COMMITS = 4
-
-
-class Marker(msgspec.Struct, frozen=True, kw_only=True):
-    """A marker as the store holds it: its record, and the business document that carries it."""
-
-    stored: Stored
-    document: Mapping[str, Any]
-
-
-class InboxStore(Protocol):
-    """Markers beside the data; each method is one round trip.
-
-    Raises StoreUnavailable as a Store does; after that it is not known whether the commit took
-    effect, and it is issued again with the same owner.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    async def read(self, key: str) -> Marker | None:
-        """Point read of the marker in the key's partition; None when there is none."""
-        ...
-
-    async def commit(
-        self, key: str, marker: Mapping[str, Any], operations: tuple[Operation, ...]
-    ) -> bool:
-        """Create the marker and do all operations in one transaction; False when there is a marker.
-
-        Raises BusinessConflict when another operation is refused, MalformedContent when the store
-        cannot hold a document or so much in one transaction. In each case nothing was written.
-        """
-        ...
-
-    async def close(self) -> None: ...
-
+"""How often a commit is tried when the marker was there and then is not."""
 
 type ChangedFields = Callable[[Mapping[str, Any], bytes], tuple[str, ...]]
 """Names the fields in which a recorded business document and a message's body differ."""
+
+
+class Place(NamedTuple):
+    """Where a marker lies."""
+
+    partition: str
+    id: str
 
 
 class _Work[R](NamedTuple):
@@ -80,7 +54,18 @@ class _Work[R](NamedTuple):
 class Inbox:
     """A named unit of work whose business writes and marker are one transaction.
 
-    ``changed_fields`` gives the evidence of a mismatch where the marker is the business entity.
+    ``partition`` gives the partition of a key, the key itself by default; it is pure, and the same for
+    as long as markers are kept. Two kinds of marker:
+
+    - plain, beside the data: its id is made of consumer and key, so that several consumers can have
+      one in a partition. It is kept for the policy's retention where the store deletes by itself
+      (Cosmos DB), and stays where it does not (Table Storage).
+    - ``entity_is_marker``: the business entity that the handler makes with ``current_unit().mark()``;
+      its id is the key's storage form. It never expires. ``changed_fields`` then gives the evidence of a
+      mismatch.
+
+    ``reusable_keys``: a key may be used again after the retention, for keys that callers choose for one
+    exchange, as over HTTP; the expired marker is replaced on condition that it is still the same.
     A PermanentFailure writes nothing, not even a marker: a duplicate fails by itself, and a corrected
     message may use the key.
     """
@@ -90,20 +75,42 @@ class Inbox:
         name: str,
         store: InboxStore,
         *,
+        partition: Callable[[str], str] | None = None,
+        entity_is_marker: bool = False,
+        reusable_keys: bool = False,
+        changed_fields: ChangedFields | None = None,
         policy: Policy | None = None,
         observer: Observer = ignore,
         clock: Clock | None = None,
-        changed_fields: ChangedFields | None = None,
     ) -> None:
         if not name:
             raise ConfigurationError("a consumer needs a name: it scopes its deduplication keys")
+        if entity_is_marker and reusable_keys:
+            raise ConfigurationError(f"{name}: a business entity never expires, nor does its key")
+        if changed_fields and not entity_is_marker:
+            raise ConfigurationError(
+                f"{name}: changed_fields compares with the business entity; a plain marker has its own "
+                "evidence"
+            )
         self.name = name
         self.policy = policy or Policy()
         self._store = store
+        self._partition = partition or (lambda key: key)
+        self._entity_is_marker = entity_is_marker
+        self._reusable_keys = reusable_keys
+        self._changed_fields = changed_fields
         self._observer = undisturbed(observer)
         self._clock = clock or SystemClock()
-        self._changed_fields = changed_fields
         self._recent = Recent(self._clock, self.policy.memory)
+
+    def place_of(self, key: str) -> Place:
+        """Where the marker of a key lies; raises MissingKey or InvalidKey."""
+        checked(key)
+        partition = checked(self._partition(key), what="partition of the deduplication key")
+        if self._entity_is_marker:
+            return Place(partition, storage_id(key))
+        # no document of a unit of work, and no entity, has an id of this form
+        return Place(partition, f"!{storage_id(self.name)}!{storage_id(key)}")
 
     async def handle[R](
         self,
@@ -132,25 +139,30 @@ class Inbox:
         work: Callable[[], Awaitable[R]],
         codec: ResultCodec[R],
     ) -> Handled[R]:
-        checked(delivery.key)
+        place = self.place_of(delivery.key)
         owner = uuid.uuid4().hex
         expired = too_old(delivery, self.policy, self._clock.now())
         stored = None if delivery.forced else self._recent.find(delivery.key)
         if stored is None and (delivery.redelivered or expired):
-            stored = await self._read(delivery.key)
+            stored = await self._read(place, delivery.key)
         done: _Work[R] | None = None
         for _ in range(_COMMITS):
-            decision = decide(stored, owner=owner, fingerprint=delivery.fingerprint)
+            decision = decide(
+                stored,
+                owner=owner,
+                fingerprint=delivery.fingerprint,
+                reusable=self._reusable_keys,
+            )
             match decision.action:
                 case Action.CLAIM if expired:
                     return expired
                 case Action.CLAIM:
                     if done is None:
                         try:
-                            done = await self._run(delivery, owner, work, codec)
+                            done = await self._run(delivery, place, owner, work, codec)
                         except PermanentFailure as failure:
                             return of_refusal(failure, attempt=1)
-                    if await self._committed(delivery, owner, done):
+                    if await self._committed(delivery, place, owner, done, over=stored):
                         return done.handled
                 case Action.CONFIRM if done is not None:
                     return done.handled
@@ -162,18 +174,23 @@ class Inbox:
                     return of_quarantined(stored.record)
                 case _:
                     break  # a newer release's marker: not ours to judge
-            stored = await self._read(delivery.key)
+            stored = await self._read(place, delivery.key)
         return Handled(outcome=Outcome.IN_FLIGHT, retry_after=1.0)
 
     async def _run[R](
         self,
         delivery: Delivery,
+        place: Place,
         owner: str,
         work: Callable[[], Awaitable[R]],
         codec: ResultCodec[R],
     ) -> _Work[R]:
         """The handler's unit of work, and its result as it will be kept."""
-        unit = UnitOfWork(delivery.key)
+        unit = UnitOfWork(
+            delivery.key,
+            lambda id_: self._answered(lambda: self._store.read(place.partition, id_)),
+            entity_is_marker=self._entity_is_marker,
+        )
         began = self._clock.monotonic()
         attempt = Attempt(
             consumer=self.name,
@@ -198,9 +215,15 @@ class Inbox:
                     f"{self.policy.deadline:g} s; nothing was written"
                 )
         finally:
+            unit.seal()
             handler.cancel()  # nothing, when it has ended; otherwise it works for nobody
             self._observer(HandlerRan(consumer=self.name, duration=self._clock.monotonic() - began))
-        text, cause = kept(handler.result(), codec, self.policy.max_result_bytes)
+        result = handler.result()
+        if self._entity_is_marker and unit.entity is None:
+            raise ConfigurationError(
+                f"consumer {self.name}: the handler did not mark() the entity that is to be its marker"
+            )
+        text, cause = kept(result, codec, self.policy.max_result_bytes)
         if text is None:
             self._observer(ResultNotKept(consumer=self.name, key=delivery.key, cause=cause))
         handled = Handled(
@@ -211,7 +234,30 @@ class Inbox:
         )
         return _Work(unit, text, handled)
 
-    async def _committed(self, delivery: Delivery, owner: str, done: _Work[Any]) -> bool:
+    async def _committed(
+        self, delivery: Delivery, place: Place, owner: str, done: _Work[Any], *, over: Stored | None
+    ) -> bool:
+        """Marker and unit of work in one transaction; False when there is a marker, or another by now.
+
+        ``over``: the expired marker that this one takes the place of.
+        """
+        record = self._record(delivery, owner, done)
+        marker = Operation(
+            kind="replace" if over else "create",
+            id=place.id,
+            document=to_document(record, prefix=RESERVED),
+            etag=over.etag if over else None,
+        )
+        operations = (marker, *done.unit.operations)
+        refused = await self._answered(lambda: self._store.commit(place.partition, operations))
+        if refused is None:
+            self._recent.keep(Stored(record=record, etag=""))
+            return True
+        if refused.index > 0:
+            raise conflict(operations[refused.index], refused, index=refused.index - 1)
+        return False
+
+    def _record(self, delivery: Delivery, owner: str, done: _Work[Any]) -> Record:
         now = self._clock.now()
         record = Record(
             consumer=self.name,
@@ -224,40 +270,35 @@ class Inbox:
             finished_at=now,
             first_sequence_number=delivery.sequence_number,
             trace_parent=delivery.trace_parent,
-            extra=done.unit.marker,
         )
-        marker = to_document(record, prefix=RESERVED)
-        operations = tuple(done.unit.operations)
-        committed = await answered(
-            lambda: self._store.commit(delivery.key, marker, operations),
-            self._clock,
-            within=self.policy.lease,
+        if self._entity_is_marker:
+            return record.replaced(extra=done.unit.entity or {})
+        return record.replaced(
+            expires_at=now + self.policy.retention,
+            evidence=evidence_of(delivery.body) if self.policy.evidence else None,
         )
-        if committed:
-            self._recent.keep(Stored(record=record, etag=""))
-        return committed
 
     def _changed(self, record: Record, body: bytes) -> tuple[str, ...]:
-        return () if self._changed_fields is None else self._changed_fields(record.extra, body)
+        if self._changed_fields is not None:
+            return self._changed_fields(record.extra, body)
+        return changed_by_evidence(record.evidence, body)
 
-    async def _read(self, key: str) -> Stored | None:
-        marker = await answered(
-            lambda: self._store.read(key), self._clock, within=self.policy.lease
-        )
-        if marker is None:
-            return None
-        consumer = marker.stored.record.consumer
+    async def _read(self, place: Place, key: str) -> Stored | None:
+        found = await self._answered(lambda: self._store.read(*place))
+        return None if found is None else self._marker_in(found, key)
+
+    def _marker_in(self, found: StoredDocument, key: str) -> Stored:
+        consumer = found.document.get(f"{RESERVED}consumer")
         if consumer and consumer != presentable(self.name):
             raise ConfigurationError(
-                f"consumer {self.name}: the marker of key {presentable(key)!r} belongs to consumer "
-                f"{consumer}. Consumers whose markers lie in one container need keys of their own, "
-                "or one would suppress the other"
+                f"consumer {self.name}: the entity of key {presentable(key)!r} is the marker of consumer "
+                f"{consumer}. One consumer's marker is the entity; the others need plain ones, or one "
+                "would suppress the other"
             )
-        return marker.stored
+        record = from_document(
+            found.document, consumer=str(consumer or ""), key=key, prefix=RESERVED
+        )
+        return Stored(record=record, etag=found.etag, age=found.age)
 
-
-def marker_of(document: Mapping[str, Any], *, key: str, etag: str, age: float) -> Marker:
-    """The marker in a stored document, for implementations of InboxStore."""
-    consumer = document.get(f"{RESERVED}consumer")
-    record = from_document(document, consumer=str(consumer or ""), key=key, prefix=RESERVED)
-    return Marker(stored=Stored(record=record, etag=etag, age=age), document=record.extra)
+    async def _answered[T](self, call: Callable[[], Awaitable[T]]) -> T:
+        return await answered(call, self._clock, within=self.policy.lease)

@@ -207,11 +207,11 @@ async def test_a_cosmos_document_cannot_choose_its_own_place(
         key = uuid.uuid4().hex
         with pytest.raises(ConfigurationError, match="beside the marker"):
             await inbox.handle(Delivery(key=key), work, CODEC)
-        assert await store.read(key) is None
+        assert await store.read(*inbox.place_of(key)) is None
 
 
 @pytest.mark.integration
-async def test_a_marker_never_expires(request: pytest.FixtureRequest) -> None:
+async def test_an_entity_that_is_a_marker_never_expires(request: pytest.FixtureRequest) -> None:
     async def work() -> str:
         current_unit().mark({"ttl": 60})
         return "never"
@@ -219,7 +219,9 @@ async def test_a_marker_never_expires(request: pytest.FixtureRequest) -> None:
     async with cosmos_client(request) as client:
         store = CosmosInbox(orders_container(client), partition_property="order_id")
         with pytest.raises(ConfigurationError, match="must not expire"):
-            await Inbox("expiring", store).handle(Delivery(key=uuid.uuid4().hex), work, CODEC)
+            await Inbox("expiring", store, entity_is_marker=True).handle(
+                Delivery(key=uuid.uuid4().hex), work, CODEC
+            )
 
 
 @pytest.mark.integration
@@ -232,7 +234,9 @@ async def test_a_marker_that_is_an_entity_survives_a_whole_business_update(
 
     key = uuid.uuid4().hex
     async with table_client(request, suffix="entity") as table:
-        inbox = Inbox("entities", TableInbox(table), policy=Policy(memory=0.0))
+        inbox = Inbox(
+            "entities", TableInbox(table), entity_is_marker=True, policy=Policy(memory=0.0)
+        )
         await inbox.handle(Delivery(key=key, fingerprint="json1:aa"), work, CODEC)
         await _shipped(table, key)
         delivery = Delivery(key=key, fingerprint="json1:aa", redelivered=True)

@@ -1,7 +1,7 @@
 """Doubles of the tests: stores that count or fail, a handler that tells what was done to it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
 from shared.idempotency import (
@@ -19,10 +19,9 @@ from shared.idempotency import (
     StoreUnavailable,
 )
 from shared.idempotency.events import Fenced
-from shared.idempotency.inbox import Marker
+from shared.idempotency.inbox_store import Operation, Refused, StoredDocument
 from shared.idempotency.stores.memory import MemoryStore
 from shared.idempotency.testing import FakeClock
-from shared.idempotency.unit_of_work import Operation
 
 KEY = "order-1"
 SAME, OTHER = "json1:aa", "json1:bb"
@@ -34,13 +33,14 @@ type Loss = Literal["request", "answer"]
 class Wire:
     """Between a store and its user: counts round trips, and loses what it is told to lose.
 
-    ``lose`` maps an operation to what its next calls lose; "request": it never arrives, "answer": it
-    takes effect and nobody hears of it. ``before`` is awaited before a call of that operation arrives.
+    ``lose`` maps an operation to what its next calls lose, None for nothing; "request": it never
+    arrives, "answer": it takes effect and nobody hears of it. ``before`` is awaited before a call of
+    that operation arrives.
     """
 
     def __init__(self) -> None:
         self.trips: list[str] = []
-        self.lose: dict[str, list[Loss]] = {}
+        self.lose: dict[str, list[Loss | None]] = {}
         self.down = False
         self.retry_after: float | None = None
         self.before: dict[str, Callable[[], Awaitable[None]]] = {}
@@ -93,13 +93,11 @@ class WiredInbox:
         self._store = store
         self._wire = wire
 
-    async def read(self, key: str) -> Marker | None:
-        return await self._wire.carry("read", lambda: self._store.read(key))
+    async def read(self, partition: str, id_: str) -> StoredDocument | None:
+        return await self._wire.carry("read", lambda: self._store.read(partition, id_))
 
-    async def commit(
-        self, key: str, marker: Mapping[str, Any], operations: tuple[Operation, ...]
-    ) -> bool:
-        return await self._wire.carry("commit", lambda: self._store.commit(key, marker, operations))
+    async def commit(self, partition: str, operations: tuple[Operation, ...]) -> Refused | None:
+        return await self._wire.carry("commit", lambda: self._store.commit(partition, operations))
 
     async def close(self) -> None:
         await self._store.close()

@@ -11,7 +11,6 @@ from shared.idempotency import (
     ConfigurationError,
     DeadlineExceeded,
     Inbox,
-    MalformedContent,
     MissingKey,
     Outcome,
     PermanentFailure,
@@ -20,6 +19,8 @@ from shared.idempotency import (
     current_attempt,
     current_unit,
 )
+from shared.idempotency.documents import business_of
+from shared.idempotency.inbox_store import Operation
 from shared.idempotency.stores.memory_inbox import MemoryInbox
 from shared.idempotency.testing import FakeClock
 from tests.unit.doubles import CODEC, KEY, OTHER, Bench, a_delivery
@@ -33,10 +34,10 @@ def changed(document: Mapping[str, Any], body: bytes) -> tuple[str, ...]:
 async def test_the_business_entity_is_its_own_marker() -> None:
     bench = InboxBench()
     await bench.consumer.handle(a_delivery(sequence_number=4), bench.work, CODEC)
-    marker = await bench.store.read(KEY)
-    assert marker is not None
-    assert marker.document == {"status": "placed"}
-    assert marker.stored.record.consumer == "process_order"
+    found = await bench.store.read(KEY, KEY)
+    assert found is not None
+    assert business_of(found.document) == {"status": "placed"}
+    assert found.document["idempotency_consumer"] == "process_order"
     assert set(bench.store.documents()) == {(KEY, KEY), (KEY, "line-1")}
 
 
@@ -44,14 +45,14 @@ async def test_a_later_change_of_the_entity_leaves_a_redelivery_a_duplicate() ->
     """Its status is no part of the fingerprint, which is never written again."""
     bench = InboxBench()
     await bench.consumer.handle(a_delivery(), bench.work, CODEC)
-    document, etag, at = bench.store._documents[KEY, KEY]
-    bench.store._documents[KEY, KEY] = ({**document, "status": "shipped"}, etag, at)
+    patch = Operation(kind="patch", id=KEY, document={"status": "shipped"})
+    assert await bench.store.commit(KEY, (patch,)) is None
     again = await bench.consumer.handle(a_delivery(redelivered=True), bench.work, CODEC)
     assert again.outcome is Outcome.DUPLICATE
 
 
 async def test_other_content_is_a_mismatch_with_the_fields_of_the_entity_itself() -> None:
-    inbox = Inbox("process_order", MemoryInbox(), changed_fields=changed)
+    inbox = Inbox("process_order", MemoryInbox(), entity_is_marker=True, changed_fields=changed)
     bench = InboxBench()
     await inbox.handle(a_delivery(), bench.work, CODEC)
     handled = await inbox.handle(a_delivery(fingerprint=OTHER), bench.work, CODEC)
@@ -71,12 +72,14 @@ async def test_a_refused_document_is_a_business_conflict_not_a_duplicate() -> No
     bench = InboxBench()
 
     async def work() -> str:
-        current_unit().replace("stock", {"left": 4}, etag="stale")
+        current_unit().mark({"status": "placed"})
+        current_unit().create("line-1", {})
+        current_unit().patch("stock", {"left": 4})
         return "never"
 
-    with pytest.raises(BusinessConflict, match="stock") as refused:
+    with pytest.raises(BusinessConflict, match="patch of document 'stock' was refused") as refused:
         await bench.consumer.handle(a_delivery(), work, CODEC)
-    assert (refused.value.operation, refused.value.status) == (0, 404)
+    assert (refused.value.operation, refused.value.status) == (1, 404)
     assert bench.store.documents() == {}
 
 
@@ -127,6 +130,7 @@ async def test_a_falsy_result_is_a_result() -> None:
     bench = InboxBench()
 
     async def work() -> int:
+        current_unit().mark({})
         return 0
 
     codec: ResultCodec[int] = ResultCodec(int)
@@ -145,14 +149,15 @@ async def test_a_delivery_without_a_key_never_runs() -> None:
 async def test_a_marker_of_another_consumer_does_not_suppress_this_one_silently() -> None:
     bench = InboxBench()
     await bench.consumer.handle(a_delivery(), bench.work, CODEC)
-    other = Inbox("fulfil_order", bench.store, clock=bench.clock)
+    other = Inbox("fulfil_order", bench.store, entity_is_marker=True, clock=bench.clock)
     with pytest.raises(ConfigurationError, match=r"fulfil_order.*process_order"):
         await other.handle(a_delivery(), bench.work, CODEC)
 
 
 async def test_a_document_without_marker_in_the_markers_place_is_no_duplicate() -> None:
     bench = InboxBench()
-    bench.store._write((KEY, KEY), {"status": "placed by an older release"})
+    document = {"status": "placed by an older release"}
+    await bench.store.commit(KEY, (Operation(kind="create", id=KEY, document=document),))
     handled = await bench.consumer.handle(a_delivery(), bench.work, CODEC)
     assert handled.outcome is Outcome.QUARANTINED
     assert "cannot be read" in handled.description
@@ -181,6 +186,7 @@ async def test_a_consumer_protected_within_an_inbox_handler_has_no_part_in_its_u
         before = current_unit()
         await inner.consumer.handle(a_delivery(), charge, CODEC)
         assert current_unit() is before
+        before.mark({})
         seen.append(current_attempt().consumer)
         return "placed"
 
@@ -206,61 +212,6 @@ async def test_what_the_handler_changes_after_the_commit_is_not_in_the_store() -
 
     await bench.consumer.handle(a_delivery(), work, CODEC)
     document["lines"].append("b")
-    marker = await bench.store.read(KEY)
-    assert marker is not None
-    assert marker.document == {"lines": ["a"]}
-
-
-class TestUnitOfWork:
-    async def refused(self, error: type[Exception], build: Any) -> str:
-        bench = InboxBench()
-
-        async def work() -> str:
-            build(current_unit())
-            return "never"
-
-        with pytest.raises(error) as raised:
-            await bench.consumer.handle(a_delivery(), work, CODEC)
-        assert bench.store.documents() == {}
-        return str(raised.value)
-
-    async def test_more_operations_than_a_transaction_takes_are_refused_naming_the_first(
-        self,
-    ) -> None:
-        def build(unit: Any) -> None:
-            for number in range(100):
-                unit.create(f"line-{number}", {})
-
-        assert "'line-99'" in await self.refused(MalformedContent, build)
-
-    async def test_a_document_is_written_once(self) -> None:
-        def build(unit: Any) -> None:
-            unit.create("line-1", {})
-            unit.upsert("line-1", {})
-
-        assert "'line-1' is written twice" in await self.refused(ConfigurationError, build)
-
-    async def test_the_markers_id_is_not_to_be_written_otherwise(self) -> None:
-        def build(unit: Any) -> None:
-            unit.upsert(KEY, {})
-
-        await self.refused(ConfigurationError, build)
-
-    async def test_there_is_one_marker(self) -> None:
-        def build(unit: Any) -> None:
-            unit.mark({})
-            unit.mark({})
-
-        await self.refused(ConfigurationError, build)
-
-    async def test_reserved_properties_are_refused(self) -> None:
-        def build(unit: Any) -> None:
-            unit.mark({"idempotency_owner": "me"})
-
-        assert "idempotency_owner" in await self.refused(ConfigurationError, build)
-
-    async def test_ids_that_no_store_holds_are_refused(self) -> None:
-        def build(unit: Any) -> None:
-            unit.create("a/b", {})
-
-        assert "'a/b'" in await self.refused(ConfigurationError, build)
+    found = await bench.store.read(KEY, KEY)
+    assert found is not None
+    assert found.document["lines"] == ["a"]

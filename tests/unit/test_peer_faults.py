@@ -334,7 +334,8 @@ async def test_22_a_conflict_on_a_business_document_is_not_taken_for_a_duplicate
     bench = InboxBench()
 
     async def work() -> str:
-        current_unit().replace("stock", {"left": 1}, etag="stale")
+        current_unit().mark({"status": "placed"})
+        current_unit().patch("stock", {"left": 1})
         return "never"
 
     with pytest.raises(BusinessConflict):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.idempotency import Inbox, Outcome, Policy, current_unit
+from shared.idempotency import Inbox, InboxStore, Outcome, Policy, current_unit
 from shared.idempotency.stores.memory_inbox import MemoryInbox
 from shared.idempotency.testing import FakeClock
 from tests.unit.doubles import CODEC, Bench, HandlerFailed, Wire, WiredInbox, a_delivery
@@ -69,9 +69,12 @@ class InboxBench:
         self.wire = Wire()
         numbers = Policy(**{"memory": 0.0, **policy})  # type: ignore[arg-type]
         inbox = WiredInbox(self.store, self.wire)
-        self.consumer = Inbox("process_order", inbox, policy=numbers, clock=self.clock)
-        self.other = Inbox("process_order", self.store, policy=numbers, clock=self.clock)
+        self.consumer = self._inbox(inbox, numbers)
+        self.other = self._inbox(self.store, numbers)
         self.error: Exception | None = None
+
+    def _inbox(self, store: InboxStore, policy: Policy) -> Inbox:
+        return Inbox("process_order", store, entity_is_marker=True, policy=policy, clock=self.clock)
 
     async def work(self) -> str:
         if self.error:

@@ -1,8 +1,8 @@
 """The inbox in Azure Cosmos DB for NoSQL: one transactional batch per message.
 
-The partition key is the key itself, in a property of every document; the marker's id is the key's
-storage form. A batch takes one logical partition, 100 operations and 2 MB; a logical partition
-holds 20 GB.
+The partition key is the inbox's partition, in a property of every document. A batch takes one logical
+partition, 100 operations and 2 MB; a logical partition holds 20 GB. The operation that fails has the
+code of what is wrong, the others 424; nothing is done.
 """
 
 from collections.abc import Mapping
@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 from azure.cosmos.exceptions import CosmosBatchOperationError
 
-from ..errors import BusinessConflict, ConfigurationError, MalformedContent
-from ..inbox import Marker, marker_of
+from ..documents import RESERVED, is_marker
+from ..errors import ConfigurationError, MalformedContent, StoreUnavailable
+from ..inbox_store import Operation, Refused, StoredDocument
 from ..keys import presentable, storage_id
-from ..unit_of_work import Operation
 from .cosmos_access import Container, age_of, without_system
 
 _MOST_BYTES = 2_000_000
@@ -30,29 +30,24 @@ class CosmosInbox:
         self._items = container.items
         self._partition_property = partition_property
 
-    async def read(self, key: str) -> Marker | None:
+    async def read(self, partition: str, id_: str) -> StoredDocument | None:
         item = await self._container.answer(
-            lambda: self._items.read_item(storage_id(key), partition_key=_partition(key))
+            lambda: self._items.read_item(id_, partition_key=_partition_key(partition))
         )
         if isinstance(item, int):
             return None
         age = age_of(item, item.get_response_headers())
         document = without_system(item)
-        return marker_of(document, key=key, etag=str(item["_etag"]), age=age)
+        del document["id"]
+        document.pop("ttl", None)
+        return StoredDocument(document=document, etag=str(item["_etag"]), age=age)
 
-    async def commit(
-        self, key: str, marker: Mapping[str, Any], operations: tuple[Operation, ...]
-    ) -> bool:
-        if "ttl" in marker:
-            raise ConfigurationError("a marker must not expire: it has no property ttl")
-        batch: list[tuple[Any, ...]] = [("create", (self._item(key, storage_id(key), marker),))]
-        batch += [self._written(key, operation) for operation in operations]
-
-        _check_size(batch)
+    async def commit(self, partition: str, operations: tuple[Operation, ...]) -> Refused | None:
+        batch = self._batch(partition, operations)
 
         async def execute() -> CosmosBatchOperationError | None:
             try:
-                await self._items.execute_item_batch(batch, partition_key=_partition(key))
+                await self._items.execute_item_batch(batch, partition_key=_partition_key(partition))
             except CosmosBatchOperationError as error:
                 if error.status_code in (404, 409, 412):
                     return error
@@ -60,55 +55,89 @@ class CosmosInbox:
             return None
 
         refused = await self._container.answer(execute, creates=True)
+        if isinstance(refused, int):
+            raise StoreUnavailable(f"Cosmos DB answered {refused} to a whole batch")
         if refused is None:
-            return True
-        if isinstance(refused, CosmosBatchOperationError) and refused.error_index:
-            operation = operations[refused.error_index - 1]
-            raise BusinessConflict(
-                f"{operation.kind} of document {operation.id!r} was refused "
-                f"({refused.status_code}); nothing was written",
-                operation=refused.error_index - 1,
-                status=refused.status_code or 0,
-            )
-        return False
+            return None
+        return Refused(index=refused.error_index or 0, status=refused.status_code or 0)
 
     async def close(self) -> None:
         await self._container.close()
 
-    def _item(self, key: str, id_: str, document: Mapping[str, Any]) -> dict[str, Any]:
-        place = {"id": id_, self._partition_property: _partition(key)}
+    def _batch(self, partition: str, operations: tuple[Operation, ...]) -> list[tuple[Any, ...]]:
+        """The operations as the SDK takes them; refused here when the service would refuse them."""
+        batch = []
+        size = 0
+        for operation in operations:
+            written = self._written(partition, operation)
+            try:
+                size += len(msgspec.json.encode(written))
+            except UnicodeEncodeError as error:
+                raise MalformedContent(f"{operation}: it holds half a surrogate pair") from error
+            if size > _MOST_BYTES:
+                raise MalformedContent(
+                    f"{operation}: with it the transaction has {size} bytes; Cosmos DB takes "
+                    f"{_MOST_BYTES}",
+                    reason="ContentTooLarge",
+                )
+            batch.append(written)
+        return batch
+
+    def _written(self, partition: str, operation: Operation) -> tuple[Any, ...]:
+        condition = {"if_match_etag": operation.etag} if operation.etag else {}
+        match operation.kind:
+            case "create" | "upsert":
+                return (operation.kind, (self._item(partition, operation),))
+            case "replace":
+                return ("replace", (operation.id, self._item(partition, operation)), condition)
+            case "patch":
+                return ("patch", (operation.id, self._patches(operation)), condition)
+            case "delete":
+                return ("delete", (operation.id,), condition)
+
+    def _item(self, partition: str, operation: Operation) -> dict[str, Any]:
+        document = operation.document
+        place = {"id": operation.id, self._partition_property: _partition_key(partition)}
         for name, value in place.items():
             if document.get(name, value) != value:
                 raise ConfigurationError(
-                    f"property {name} of document {id_!r} must be {value!r}, its place beside the "
-                    "marker, or be left out"
+                    f"{operation}: its property {name} must be {value!r}, its place beside the marker, "
+                    "or be left out"
                 )
-        return {**document, **place}
+        return {**document, **place, **_expiry(operation)}
 
-    def _written(self, key: str, operation: Operation) -> tuple[Any, ...]:
-        item = self._item(key, operation.id, operation.document or {})
-        match operation.kind:
-            case "create" | "upsert":
-                return (operation.kind, (item,))
-            case "replace":
-                return ("replace", (operation.id, item), {"if_match_etag": operation.etag})
-            case "delete":
-                return ("delete", (operation.id,), {"if_match_etag": operation.etag})
-
-
-def _check_size(batch: list[tuple[Any, ...]]) -> None:
-    """Refuse here what the service would: the whole of a batch has a limit."""
-    try:
-        size = len(msgspec.json.encode(batch))
-    except UnicodeEncodeError as error:
-        raise MalformedContent("a document holds half a surrogate pair") from error
-    if size > _MOST_BYTES:
-        raise MalformedContent(
-            f"the documents of a transaction have {size} bytes; Cosmos DB takes {_MOST_BYTES}",
-            reason="ContentTooLarge",
-        )
+    def _patches(self, operation: Operation) -> list[dict[str, Any]]:
+        fixed = {"id", "ttl", self._partition_property} & {
+            *operation.document,
+            *operation.increment,
+        }
+        if fixed:
+            raise ConfigurationError(f"{operation}: {sorted(fixed)} cannot be patched")
+        changes = (("set", operation.document), ("incr", operation.increment))
+        return [
+            {"op": op, "path": _path(name), "value": value}
+            for op, fields in changes
+            for name, value in fields.items()
+        ]
 
 
-def _partition(key: str) -> str:
-    """The key itself; in its storage form when it is no text that JSON can carry."""
-    return key if presentable(key) == key else storage_id(key)
+def _expiry(operation: Operation) -> Mapping[str, int]:
+    """A plain marker goes by itself; a business entity that is a marker must not."""
+    document = operation.document
+    if not is_marker(document):
+        return {}
+    expires_at = document.get(f"{RESERVED}expires_at")
+    if expires_at is not None:
+        return {"ttl": max(1, int(expires_at - document[f"{RESERVED}finished_at"]))}
+    if "ttl" in document:
+        raise ConfigurationError(f"{operation}: a marker must not expire: it has no property ttl")
+    return {}
+
+
+def _path(name: str) -> str:
+    return "/" + name.replace("~", "~0").replace("/", "~1")
+
+
+def _partition_key(partition: str) -> str:
+    """The partition itself; in its storage form when it is no text that JSON can carry."""
+    return partition if presentable(partition) == partition else storage_id(partition)

@@ -6,16 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..clock import Clock, SystemClock
-from ..errors import BusinessConflict
-from ..inbox import Marker, marker_of
-from ..keys import storage_id
-from ..unit_of_work import Operation
+from ..inbox_store import Operation, Refused, StoredDocument
 
 type _Address = tuple[str, str]
 
 
 class MemoryInbox:
-    """Markers and documents that are gone with the process; a commit runs without yielding."""
+    """Documents that are gone with the process; a commit runs without yielding."""
 
     name = "memory"
 
@@ -24,41 +21,28 @@ class MemoryInbox:
         self._documents: dict[_Address, tuple[Mapping[str, Any], str, float]] = {}
         self._etags = itertools.count(1)
 
-    async def read(self, key: str) -> Marker | None:
-        held = self._documents.get((key, storage_id(key)))
+    async def read(self, partition: str, id_: str) -> StoredDocument | None:
+        held = self._documents.get((partition, id_))
         if held is None:
             return None
         document, etag, written_at = held
         age = self._clock.monotonic() - written_at
-        return marker_of(copy.deepcopy(document), key=key, etag=etag, age=age)
+        return StoredDocument(document=copy.deepcopy(document), etag=etag, age=age)
 
-    async def commit(
-        self, key: str, marker: Mapping[str, Any], operations: tuple[Operation, ...]
-    ) -> bool:
-        if (key, storage_id(key)) in self._documents:
-            return False
+    async def commit(self, partition: str, operations: tuple[Operation, ...]) -> Refused | None:
         for index, operation in enumerate(operations):
-            status = self._refusal((key, operation.id), operation)
+            status = self._refusal((partition, operation.id), operation)
             if status is not None:
-                raise BusinessConflict(
-                    f"{operation.kind} of document {operation.id!r} was refused ({status}); "
-                    "nothing was written",
-                    operation=index,
-                    status=status,
-                )
-        self._write((key, storage_id(key)), marker)
+                return Refused(index=index, status=status)
         for operation in operations:
-            if operation.kind == "delete":
-                del self._documents[key, operation.id]
-            else:
-                self._write((key, operation.id), operation.document or {})
-        return True
+            self._do((partition, operation.id), operation)
+        return None
 
     async def close(self) -> None:
         return None
 
     def documents(self) -> dict[_Address, Mapping[str, Any]]:
-        """Everything kept, by (key, document id)."""
+        """Everything kept, by (partition, document id)."""
         return {address: held[0] for address, held in self._documents.items()}
 
     def _refusal(self, address: _Address, operation: Operation) -> int | None:
@@ -66,14 +50,22 @@ class MemoryInbox:
         match operation.kind:
             case "create":
                 return None if held is None else 409
-            case "replace" | "delete":
-                if held is None:
-                    return 404
-                return None if held[1] == operation.etag else 412
             case "upsert":
                 return None
+            case "replace" | "patch" | "delete":
+                if held is None:
+                    return 404
+                return None if operation.etag in (None, held[1]) else 412
 
-    def _write(self, address: _Address, document: Mapping[str, Any]) -> None:
+    def _do(self, address: _Address, operation: Operation) -> None:
+        if operation.kind == "delete":
+            del self._documents[address]
+            return
+        document = dict(operation.document)
+        if operation.kind == "patch":
+            before = self._documents[address][0]
+            added = {n: before.get(n, 0) + by for n, by in operation.increment.items()}
+            document = {**before, **document, **added}
         # a copy: what is kept must not change with the handler's own objects
         kept = copy.deepcopy(document)
         self._documents[address] = (kept, str(next(self._etags)), self._clock.monotonic())

@@ -1,15 +1,14 @@
 """Times every round trip of a store and tells an observer."""
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 from typing import Any
 
 from ..clock import Clock, SystemClock
 from ..errors import StoreUnavailable
 from ..events import Observer, StoreCalled
-from ..inbox import InboxStore, Marker
+from ..inbox_store import InboxStore, Operation, Refused, StoredDocument
 from ..records import Record, Stored
 from ..store import Store
-from ..unit_of_work import Operation
 
 
 async def timed[T](
@@ -33,8 +32,13 @@ async def timed[T](
 
 
 def _result_of(operation: str, answer: Any) -> str:
-    if answer is None or answer is False:
-        return "absent" if operation == "read" else "refused"
+    match operation, answer:
+        case "read", None:
+            return "absent"
+        case "commit", None:
+            return "ok"
+        case _, None | False | Refused():
+            return "refused"
     return "ok"
 
 
@@ -81,13 +85,11 @@ class ObservedInbox:
     def name(self) -> str:
         return self._store.name
 
-    async def read(self, key: str) -> Marker | None:
-        return await self._timed("read", self._store.read(key))
+    async def read(self, partition: str, id_: str) -> StoredDocument | None:
+        return await self._timed("read", self._store.read(partition, id_))
 
-    async def commit(
-        self, key: str, marker: Mapping[str, Any], operations: tuple[Operation, ...]
-    ) -> bool:
-        return await self._timed("commit", self._store.commit(key, marker, operations))
+    async def commit(self, partition: str, operations: tuple[Operation, ...]) -> Refused | None:
+        return await self._timed("commit", self._store.commit(partition, operations))
 
     async def close(self) -> None:
         await self._store.close()

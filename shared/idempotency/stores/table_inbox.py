@@ -1,21 +1,24 @@
 """The inbox in Azure Table Storage: one entity group transaction per message.
 
-PartitionKey is the key, RowKey the document's id; the marker's id is the key's. A transaction takes
-one partition, 100 operations and 4 MiB, and each entity at most once.
+PartitionKey is the partition in its storage form, RowKey the document's id. A transaction takes one
+partition, 100 operations and 4 MiB, and each entity at most once.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from azure.core import MatchConditions
 from azure.data.tables import TableTransactionError, UpdateMode
 from azure.data.tables.aio import TableClient
 
-from ..errors import BusinessConflict
-from ..inbox import Marker, marker_of
+from ..errors import ConfigurationError, MalformedContent, StoreUnavailable
+from ..inbox_store import Operation, Refused, StoredDocument
 from ..keys import storage_id
-from ..unit_of_work import Operation
 from . import table_access as access
+
+_MOST_BYTES = 4 * 1024 * 1024
+_OVERHEAD = 1024
+"""Bytes that an operation's headers take in a transaction's body, at the most."""
 
 
 class TableInbox:
@@ -26,21 +29,16 @@ class TableInbox:
     def __init__(self, table: TableClient) -> None:
         self._table = table
 
-    async def read(self, key: str) -> Marker | None:
-        partition = storage_id(key)
-        found = await access.read(self._table, partition, partition)
+    async def read(self, partition: str, id_: str) -> StoredDocument | None:
+        found = await access.read(self._table, storage_id(partition), id_)
         if found is None:
             return None
         entity, age = found
         document = access.to_document(entity)
-        return marker_of(document, key=key, etag=str(entity.metadata["etag"]), age=age)
+        return StoredDocument(document=document, etag=str(entity.metadata["etag"]), age=age)
 
-    async def commit(
-        self, key: str, marker: Mapping[str, Any], operations: tuple[Operation, ...]
-    ) -> bool:
-        partition = storage_id(key)
-        transaction: list[Any] = [("create", access.to_entity(partition, partition, marker))]
-        transaction += [_written(partition, operation) for operation in operations]
+    async def commit(self, partition: str, operations: tuple[Operation, ...]) -> Refused | None:
+        transaction = _transaction(storage_id(partition), operations)
 
         async def submit() -> TableTransactionError | None:
             try:
@@ -52,35 +50,52 @@ class TableInbox:
             return None
 
         refused = await access.answer(submit, self._table)
+        if isinstance(refused, int):
+            raise StoreUnavailable(f"Table Storage answered {refused} to a whole transaction")
         if refused is None:
-            return True
-        if isinstance(refused, TableTransactionError) and refused.index:
-            operation = operations[refused.index - 1]
-            raise BusinessConflict(
-                f"{operation.kind} of document {operation.id!r} was refused "
-                f"({refused.status_code}); nothing was written",
-                operation=refused.index - 1,
-                status=refused.status_code or 0,
-            )
-        return False
+            return None
+        return Refused(index=refused.index or 0, status=refused.status_code or 0)
 
     async def close(self) -> None:
         await self._table.close()
 
 
-def _written(partition: str, operation: Operation) -> tuple[Any, ...]:
-    entity = access.to_entity(partition, operation.id, operation.document or {})
+def _transaction(partition: str, operations: tuple[Operation, ...]) -> list[Any]:
+    """The operations as the SDK takes them; refused here when the service would refuse them."""
+    transaction = []
+    size = 0
+    for operation in operations:
+        if operation.increment:
+            raise ConfigurationError(
+                f"{operation}: Table Storage has no increment; read the document and replace it"
+            )
+        try:
+            entity = access.to_entity(partition, operation.id, operation.document)
+        except MalformedContent as error:
+            raise MalformedContent(f"{operation}: {error}", reason=error.reason) from error
+        size += _OVERHEAD + len(msgspec.json.encode(operation.document))
+        if size > _MOST_BYTES:
+            raise MalformedContent(
+                f"{operation}: with it the transaction has {size} bytes; Table Storage takes "
+                f"{_MOST_BYTES}",
+                reason="ContentTooLarge",
+            )
+        transaction.append(_written(entity, operation))
+    return transaction
+
+
+def _written(entity: dict[str, Any], operation: Operation) -> tuple[Any, ...]:
+    condition: dict[str, Any] = {}
+    if operation.etag:
+        condition = {"etag": operation.etag, "match_condition": MatchConditions.IfNotModified}
     match operation.kind:
         case "create":
             return ("create", entity)
         case "upsert":
             return ("upsert", entity, {"mode": UpdateMode.REPLACE})
         case "replace":
-            how = {"mode": UpdateMode.REPLACE, **_if_match(operation)}
-            return ("update", entity, how)
+            return ("update", entity, {"mode": UpdateMode.REPLACE, **condition})
+        case "patch":
+            return ("update", entity, {"mode": UpdateMode.MERGE, **condition})
         case "delete":
-            return ("delete", entity, _if_match(operation))
-
-
-def _if_match(operation: Operation) -> dict[str, Any]:
-    return {"etag": operation.etag, "match_condition": MatchConditions.IfNotModified}
+            return ("delete", entity, condition)
