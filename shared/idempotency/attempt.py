@@ -11,7 +11,7 @@ from .downstream import downstream_uuid
 from .errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from .effects import TakeoverPolicy
+    from .effects import Classify, TakeoverPolicy
     from .steps import Steps
 
 
@@ -52,7 +52,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         deadline: float,
         last: bool = False,
         result_type: Any = None,
-        unknown_effect: Callable[[BaseException], bool] | None = None,
+        unknown_effect: "Classify | None" = None,
         policy: "TakeoverPolicy | None" = None,
     ) -> R: ...
 
@@ -65,7 +65,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         deadline: float,
         last: bool = False,
         result_type: Any = None,
-        unknown_effect: Callable[[BaseException], bool] | None = None,
+        unknown_effect: "Classify | None" = None,
         policy: "TakeoverPolicy | None" = None,
     ) -> R: ...
 
@@ -77,7 +77,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         deadline: float,
         last: bool = False,
         result_type: Any = None,
-        unknown_effect: Callable[[BaseException], bool] | None = None,
+        unknown_effect: "Classify | None" = None,
         policy: "TakeoverPolicy | None" = None,
     ) -> Any:
         """Have one effect outside the store, once: its result is kept, and given back to later attempts.

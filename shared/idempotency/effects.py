@@ -90,6 +90,10 @@ def name_of(policy: TakeoverPolicy) -> str:
     return _NAMES[type(policy)]
 
 
+type Classify = Callable[[BaseException], bool]
+"""Says of an exception whether the effect of the call that raised it is unknown."""
+
+
 class Effects(msgspec.Struct, frozen=True, kw_only=True):
     """What a consumer states about its effects outside the store.
 
@@ -102,7 +106,7 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
 
     policy: TakeoverPolicy
     settle: float | None = None
-    unknown_effect: "Callable[[BaseException], bool] | None" = None
+    unknown_effect: Classify | None = None
     whole_handler: bool = False
 
     def __post_init__(self) -> None:

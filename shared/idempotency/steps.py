@@ -7,23 +7,18 @@ the completion itself.
 """
 
 import asyncio
-import functools
-import inspect
-import typing
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from .calling import Call, begun, declared_result, ended, over
 from .clock import Clock, finished_within
-from .downstream import StepCall, enter_call
+from .doubt import settled
+from .downstream import StepCall
 from .effects import (
-    Answer,
     CannotTell,
+    Classify,
     DidNotHappen,
     Effects,
     Happened,
-    Quarantine,
-    Reconcile,
-    Rerun,
     TakeoverPolicy,
     refused_for_good,
     unknown_effect,
@@ -41,7 +36,6 @@ from .fencing import FencedRecord
 from .journal import Entry, Journal, Standing
 from .records import Policy
 from .results import ResultCodec, kept
-from .running import as_work, noted
 
 if TYPE_CHECKING:
     from .attempt import Attempt
@@ -49,9 +43,6 @@ if TYPE_CHECKING:
 WHOLE_HANDLER = "handler"
 """The one step of a handler that names none."""
 _LONGEST_NAME = 64
-
-type Call[R] = Callable[[], Awaitable[R]] | Callable[[], R]
-type Classify = Callable[[BaseException], bool]
 
 
 class Steps:
@@ -113,8 +104,7 @@ class Steps:
             step = _StepOf(attempt, name, codec, deadline)
             answer: Happened | DidNotHappen | None = DidNotHappen()
             if self.journal.taken_over or known is not None:
-                self.journal.stands(name, Standing.DOUBTED, at=self._clock.now(), deadline=deadline)
-                answer = await self._answer(step, policy or self._effects.policy)
+                answer = await self._settled(step, policy or self._effects.policy)
             if isinstance(answer, Happened):
                 self._note_done(step, answer.result)
             else:
@@ -131,7 +121,7 @@ class Steps:
 
     def codec_of(self, call: Call[Any], result_type: Any) -> ResultCodec[Any]:
         """How a step's results are kept: as ``result_type``, or as the call is annotated."""
-        return ResultCodec(_declared(call) if result_type is None else result_type)
+        return ResultCodec(declared_result(call) if result_type is None else result_type)
 
     def _check(self, name: str, deadline: float) -> None:
         """Refuse what cannot be right, before anything runs."""
@@ -193,45 +183,26 @@ class Steps:
 
     # -- an earlier attempt's step in doubt
 
-    async def _answer(
+    async def _settled(
         self, step: "_StepOf", policy: TakeoverPolicy
     ) -> Happened | DidNotHappen | None:
         """What the policy makes of a step in doubt; None: call again under the same key."""
+        self._stands(step, Standing.DOUBTED)
         await self._clock.sleep(max(0.0, self._settled_at - self._clock.monotonic()))
         self._check_goes_on()
-        why = f"step {step.name!r} may have been called by an attempt that ended in doubt"
-        if isinstance(policy, Rerun):
-            known_until = self._fenced.record.started_at + policy.provider_key_retention
-            if self._clock.now() + step.deadline < known_until:
-                return None
-            why += "; the provider may have forgotten its key by now"
-            policy = policy.then
-        if isinstance(policy, Quarantine):
-            self._quarantined("UnknownEffect", why)
-        answer = await self._asked(step, policy)
+        answer = await settled(
+            step.attempt,
+            step.name,
+            policy,
+            first_attempt_at=self._fenced.record.started_at,
+            deadline=step.deadline,
+            clock=self._clock,
+        )
         if isinstance(answer, CannotTell):
-            self._quarantined("UnknownEffect", f"{why}; {answer.why}")
+            self._quarantined("UnknownEffect", answer.why)
         if isinstance(answer, DidNotHappen):
             self.journal.settle_as_absent(step.name)
         return answer
-
-    async def _asked(self, step: "_StepOf", policy: Reconcile) -> Answer:
-        """The provider's answer; raises TransientFailure when it cannot be had now."""
-        asking = asyncio.ensure_future(policy.ask(step.attempt.key, step.name, step.attempt))
-        try:
-            if await finished_within(asking, step.deadline, self._clock):
-                return asking.result()
-            raise TransientFailure(
-                f"step {step.name!r}: no answer about it within {step.deadline:g} s"
-            )
-        except TransientFailure:
-            raise
-        except Exception as error:
-            raise TransientFailure(
-                f"step {step.name!r}: the provider could not be asked ({type(error).__name__})"
-            ) from error
-        finally:
-            asking.cancel()
 
     # -- this attempt's call
 
@@ -256,14 +227,13 @@ class Steps:
         """Call, and note what came of it; raises what the handler is to be told if not its result."""
         self._check_goes_on()
         self._stands(step, Standing.OPEN)
-        headers = StepCall(step.attempt.downstream_key(step.name), step.attempt.trace_parent)
-        calling = asyncio.create_task(_within(headers, call))
-        calling.add_done_callback(noted)
+        key = step.attempt.downstream_key(step.name)
+        calling = begun(StepCall(key, step.attempt.trace_parent), call)
+        own_deadline = None if self._effects.whole_handler else step.deadline
         try:
-            await self._within_deadline(step, calling)
-            self._note_done(step, calling.result())
+            self._note_done(step, await over(calling, own_deadline, self._clock))
         except asyncio.CancelledError:
-            await _ended(calling)
+            await ended(calling)
             if calling.cancelled() or calling.exception() is not None:
                 self._stands(step, Standing.UNCERTAIN)
             else:
@@ -278,15 +248,6 @@ class Steps:
             else:
                 self.journal.settle_as_absent(step.name)
             raise
-
-    async def _within_deadline(self, step: "_StepOf", calling: "asyncio.Task[Any]") -> None:
-        """See a call end; raises TimeoutError when it had to be cancelled at its deadline."""
-        if self._effects.whole_handler:  # the handler has a deadline of its own
-            await asyncio.wait({calling})
-        elif not await finished_within(calling, step.deadline, self._clock):
-            await _ended(calling)
-            if calling.cancelled():
-                raise TimeoutError(f"no answer within {step.deadline:g} s")
 
     def _uncertain(self, step: "_StepOf", error: Exception) -> NoReturn:
         self._stands(step, Standing.UNCERTAIN)
@@ -319,17 +280,24 @@ class Steps:
         if self._closed:
             return  # the attempt's conclusion has been, or is being, written with it
         entries = self.journal.unrecorded()
+        for entry in entries:
+            entry.recorded = (
+                True  # by the time anybody relies on it; concurrent steps need not wait
+            )
         try:
-            written = await self._fenced.write(steps=self.journal.steps())
-        except MalformedContent as error:  # the store has a limit of its own
+            try:
+                written = await self._fenced.write(steps=self.journal.steps())
+            except MalformedContent as error:  # the store has a limit of its own
+                for entry in entries:
+                    entry.result = None
+                    self._not_kept(entry.name, str(error))
+                written = await self._fenced.write(steps=self.journal.steps())
+        except BaseException:
             for entry in entries:
-                entry.result = None
-                self._not_kept(entry.name, str(error))
-            written = await self._fenced.write(steps=self.journal.steps())
+                entry.recorded = False
+            raise
         if not written:
             self._lost("step")
-        for entry in entries:
-            entry.recorded = True
 
     def _not_kept(self, name: str, cause: str) -> None:
         self._observer(
@@ -382,34 +350,3 @@ class _StepOf:
 def settle_of(effects: Effects, policy: Policy) -> float:
     """How long a call may still land, in seconds."""
     return policy.lease if effects.settle is None else effects.settle
-
-
-def _declared(call: Call[Any]) -> Any:
-    """The type a call is annotated to return; Any where it says nothing."""
-    while isinstance(call, functools.partial):
-        call = call.func
-    if not (inspect.isfunction(call) or inspect.ismethod(call)):
-        return Any
-    try:
-        return typing.get_type_hints(call).get("return", Any)
-    except (NameError, TypeError):
-        return Any
-
-
-async def _within(step: StepCall, call: Call[Any]) -> Any:
-    enter_call(step)
-    result = await as_work(call)()
-    return await result if inspect.isawaitable(result) else result
-
-
-async def _ended(calling: "asyncio.Task[Any]") -> None:
-    """Cancel a call and see it end, however long: while its thread runs, its effect is open."""
-    interruption: asyncio.CancelledError | None = None
-    while not calling.done():
-        calling.cancel()
-        try:
-            await asyncio.wait({calling})
-        except asyncio.CancelledError as cancelled:
-            interruption = cancelled
-    if interruption is not None:
-        raise interruption

@@ -1,6 +1,7 @@
 """Recorded steps: what they give back, what they cost, when they may begin, how they end."""
 
 import asyncio
+import contextlib
 import threading
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -14,18 +15,22 @@ from shared.idempotency import (
     AttemptEnded,
     ConfigurationError,
     Effects,
+    MalformedContent,
     Outcome,
     PermanentFailure,
     Quarantine,
+    Record,
     Rerun,
     Status,
+    Store,
+    Stored,
     StoreUnavailable,
     TransientFailure,
     UncertainEffect,
     current_attempt,
 )
 from shared.idempotency.events import EffectUnknown, ResultNotKept, StepsChanged
-from tests.unit.doubles import CODEC, Bench, HandlerFailed, WiredStore, a_delivery
+from tests.unit.doubles import CODEC, Bench, HandlerFailed, Wire, WiredStore, a_delivery
 from tests.unit.steps import DEADLINE, StepBench
 
 
@@ -595,3 +600,47 @@ async def test_a_handler_that_is_one_step_has_no_steps_within() -> None:
 
 async def _text(text: str) -> str:
     return text
+
+
+async def test_a_call_that_ends_well_although_it_is_cancelled_is_recorded_as_done() -> None:
+    bench = declared()
+
+    async def call() -> str:
+        with contextlib.suppress(asyncio.CancelledError):
+            await bench.clock.sleep(4)
+        return "done"
+
+    async def work() -> str:
+        return await current_attempt().step("charge", call, deadline=5)
+
+    task = asyncio.create_task(bench.consumer.handle(a_delivery(), work, CODEC))
+    await bench.clock.advance(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await bench.clock.run(task)
+    record = await bench.record()
+    assert record.status is Status.RELEASED
+    assert [(s.name, s.done, s.result) for s in record.steps] == [("charge", True, '"done"')]
+
+
+async def test_a_store_that_cannot_hold_a_steps_result_keeps_the_step_without_it() -> None:
+    bench = StepBench()
+    bench.consumer = bench.a_consumer(SmallStore(bench.store))
+    bench.names, bench.after = ["charge"], HandlerFailed()
+    with pytest.raises(HandlerFailed):
+        await bench.deliver()
+    record = await bench.record()
+    assert [(s.name, s.done, s.result) for s in record.steps] == [("charge", True, None)]
+    assert any(isinstance(event, ResultNotKept) for event in bench.events)
+
+
+class SmallStore(WiredStore):
+    """A store that holds no results."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store, Wire())
+
+    async def replace(self, record: Record, etag: str) -> Stored | None:
+        if any(step.result for step in record.steps):
+            raise MalformedContent("too large")
+        return await super().replace(record, etag)

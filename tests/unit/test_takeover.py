@@ -1,5 +1,7 @@
 """An attempt died or ended in doubt: what the next one does about each step, policy by policy."""
 
+import contextlib
+
 import pytest
 
 from shared.idempotency import (
@@ -290,3 +292,47 @@ async def test_released_steps_are_not_in_doubt_however_late_the_next_delivery_co
     bench.after, bench.names = None, ["reserve", "charge"]
     assert (await bench.deliver()).outcome is Outcome.PROCESSED
     assert len(bench.provider.charges) == 2
+
+
+@pytest.mark.parametrize("end", [None, PermanentFailure("GaveUp")])
+async def test_a_rerun_refused_for_now_outranks_a_handler_that_makes_nothing_of_it(
+    end: Exception | None,
+) -> None:
+    bench = StepBench("rerun")
+    await bench.dies("charge and die")
+    bench.provider.next, bench.provider.error = ["raise"], TransientFailure("throttled")
+
+    async def work() -> str:
+        with contextlib.suppress(TransientFailure):
+            await bench.work(Life())
+        if end is not None:
+            raise end
+        return "swallowed"
+
+    with pytest.raises(UncertainEffect):
+        await bench.clock.run(bench.other.handle(a_delivery(), work, CODEC))
+    assert (await bench.record()).status is Status.UNCERTAIN
+
+
+async def test_a_refusal_for_good_after_nothing_but_recorded_steps_leaves_a_doubt_to_a_person() -> (
+    None
+):
+    bench = StepBench("rerun")
+    bench.names = ["reserve", "charge"]
+    bench.provider.next = ["charge"]
+    await bench.dies("charge and die")
+    bench.names, bench.after = ["reserve"], PermanentFailure("OrderCancelled")
+    handled = await bench.deliver(bench.other)
+    assert handled.outcome is Outcome.QUARANTINED
+    assert "OrderCancelled" in handled.description
+
+
+async def test_a_step_once_in_doubt_is_recorded_like_any_other_before_the_next_begins() -> None:
+    bench = StepBench("rerun")
+    bench.provider.next = ["charge and raise"]
+    with pytest.raises(UncertainEffect):
+        await bench.deliver()
+    bench.names, bench.last = ["charge", "notify"], "charge"
+    bench.provider.next = ["charge"]
+    await bench.dies("die")
+    assert [(step.name, step.done) for step in (await bench.record()).steps] == [("charge", True)]
