@@ -84,7 +84,11 @@ def build(environment: Mapping[str, str] = os.environ) -> App:
             changed_fields=changed_fields,
         ),
         submit_order=Consumer(
-            "submit_order", stores.records, policy=settings.policy, observer=observer
+            "submit_order",
+            stores.records,
+            reusable_keys=True,
+            policy=settings.policy,
+            observer=observer,
         ),
         stock_level_changed=VersionGuard(
             "stock_level_changed",

@@ -57,7 +57,8 @@ def register(app: func.FunctionApp, parts: App) -> None:
         lines = [
             "# Why a request was refused",
             "",
-            f"An Idempotency-Key is remembered for {retention:g} days after its request finished.",
+            f"An Idempotency-Key is remembered for {retention:g} days after its request finished. Within "
+            "that time it stands for that one request; afterwards it may be used for a new one.",
             *(f"\n## {name}\n\n{meaning}" for name, meaning in TYPES.items()),
         ]
         return func.HttpResponse("\n".join(lines) + "\n", mimetype="text/markdown")

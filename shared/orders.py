@@ -63,13 +63,15 @@ class SubmittedOrder(msgspec.Struct, frozen=True, kw_only=True):
     order_id: Name | None = None
 
     def named(self, caller: str, idempotency_key: str) -> Order:
-        """The order with its id: the caller's own, or one derived from caller and key.
+        """The order with its id: the caller's own, or one derived from caller, key and content.
 
-        Derived, not random: a crash between sending and answering cannot make two orders.
+        Derived, not random: a crash between sending and answering cannot make two orders. The content
+        is part of it, because the key may be used again for another order once it has expired.
         """
         order_id = self.order_id
         if order_id is None:
-            derived = hashlib.sha256(joined(caller, idempotency_key).encode()).hexdigest()
+            content = hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()
+            derived = hashlib.sha256(joined(caller, idempotency_key, content).encode()).hexdigest()
             order_id = f"ord-{derived[:24]}"
         return Order(
             order_id=order_id,

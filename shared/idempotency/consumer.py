@@ -64,6 +64,7 @@ class Consumer:
         name: str,
         store: Store,
         *,
+        reusable_keys: bool = False,
         policy: Policy | None = None,
         effects: Effects | None = None,
         observer: Observer = ignore,
@@ -71,6 +72,9 @@ class Consumer:
     ) -> None:
         """``effects`` says what to do about effects outside the store whose fate is unknown; without it
         the handler has no steps, and whatever it does is done again after a crash.
+
+        ``reusable_keys``: a key may be used again after the retention, for keys that callers choose for
+        one exchange, as over HTTP; the expired record is replaced on condition that it is the same.
         """
         if not name:
             raise ConfigurationError("a consumer needs a name: it scopes its deduplication keys")
@@ -83,6 +87,7 @@ class Consumer:
                 f"({self.policy.deadline:g} s): an attempt that takes over waits so long"
             )
         self._store = store
+        self._reusable_keys = reusable_keys
         self._observer = undisturbed(observer)
         self._clock = clock or SystemClock()
         self._recent = Recent(self._clock, self.policy.memory)
@@ -129,7 +134,12 @@ class Consumer:
         claims = 0
         inherited: Status | None = None  # of the record that was taken over
         while True:
-            decision = decide(stored, owner=owner, fingerprint=delivery.fingerprint)
+            decision = decide(
+                stored,
+                owner=owner,
+                fingerprint=delivery.fingerprint,
+                reusable=self._reusable_keys,
+            )
             match decision.action:
                 case Action.CLAIM if expired:
                     return expired
@@ -173,6 +183,9 @@ class Consumer:
         if stored is None:
             record = self._fresh(delivery, owner)
             return await self._answered(lambda: self._store.insert(record))
+        if decision.action is Action.CLAIM:
+            anew = self._fresh(delivery, owner)
+            return await self._answered(lambda: self._store.replace(anew, stored.etag))
         if decision.action is Action.PROCEED:
             return stored
         taken = stored.record.replaced(

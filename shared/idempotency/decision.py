@@ -92,6 +92,8 @@ def _is_expired(stored: Stored) -> bool:
     record = stored.record
     if not record.status.is_finished or record.expires_at is None or record.finished_at is None:
         return False
+    if record.schema > SCHEMA:
+        return False  # a newer release's record is not ours to replace
     return stored.age > record.expires_at - record.finished_at + CLOCK_ALLOWANCE
 
 

@@ -56,8 +56,8 @@ class Route:
             assert isinstance(answer, HttpResponse)
             return answer
 
-        protected = consumer or consumer_over(self.store, PATIENT)
-        self.function = http.idempotent(protected, **options)(submit)
+        self.consumer = consumer or consumer_over(self.store, PATIENT)
+        self.function = http.idempotent(self.consumer, **options)(submit)
 
     async def __call__(self, asked: HttpRequest) -> HttpResponse:
         answer = await self.function(asked)

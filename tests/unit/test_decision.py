@@ -147,3 +147,27 @@ def test_the_decision_reads_nothing_but_its_arguments() -> None:
         stored, owner="me", fingerprint=OTHER
     )
     assert stored.record == before
+
+
+@pytest.mark.parametrize("content", [SAME, OTHER])
+@pytest.mark.parametrize("status", [Status.COMPLETED, Status.FAILED])
+def test_row_4b_only_a_reusable_key_is_claimed_in_place_of_its_expired_record(
+    status: Status, content: str
+) -> None:
+    kept_for: dict[str, Any] = {"finished_at": 1000.0, "expires_at": 1000.0 + 60.0}
+    expired = held(status, age=60.0 + CLOCK_ALLOWANCE + 0.1, **kept_for)
+    young = held(status, age=60.0 + CLOCK_ALLOWANCE, **kept_for)
+
+    def reused(stored: Stored) -> Action:
+        return decide(stored, owner="me", fingerprint=content, reusable=True).action
+
+    assert reused(expired) is Action.CLAIM
+    assert reused(young) is not Action.CLAIM
+    assert action(expired, content) is not Action.CLAIM
+    assert reused(held(status, age=1e9)) is not Action.CLAIM, "it was never to expire"
+
+
+def test_row_4b_a_newer_release_s_record_is_not_claimed() -> None:
+    kept_for: dict[str, Any] = {"finished_at": 1000.0, "expires_at": 1060.0}
+    newer = held(Status.COMPLETED, age=1e6, schema=SCHEMA + 1, **kept_for)
+    assert decide(newer, owner="me", fingerprint=SAME, reusable=True).action is Action.DUPLICATE

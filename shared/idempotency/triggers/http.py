@@ -3,7 +3,9 @@
 ==================================  ==============================================================
 case                                answer
 ==================================  ==============================================================
-key missing or malformed            400 problem+json
+key missing where it is required,   400 problem+json
+or malformed
+key missing where it is optional    what the handler answers: unprotected, it runs each time
 body larger than the route takes    413
 same key, other request             422
 original still running              409 + Retry-After, at once: HTTP does not wait
@@ -29,12 +31,26 @@ import azure.functions as func
 from ..consumer import Protected
 from ..errors import ConfigurationError
 from ..results import ResultCodec
-from .http_request import Caller, caller_of, idempotency_key_of, to_delivery
-from .http_response import RecordedResponse, ResponseNotKept, answer, recorded, refusal
+from .callers import Caller, caller_of, function_key_caller
+from .http_request import has_idempotency_key, idempotency_key_of, to_delivery
+from .http_response import (
+    RecordedResponse,
+    ResponseNotKept,
+    answer,
+    checked,
+    recorded,
+    refusal,
+)
 from .problems import problem
 from .protecting import Handler
 
-__all__ = ["LARGEST_BODY", "caller_of", "idempotency_key_of", "idempotent"]
+__all__ = [
+    "LARGEST_BODY",
+    "caller_of",
+    "function_key_caller",
+    "idempotency_key_of",
+    "idempotent",
+]
 
 LARGEST_BODY = 1024 * 1024
 """Bytes of a request's body; a larger one would be digested on the loop that serves all others."""
@@ -45,13 +61,21 @@ type Decorator = Callable[
 
 
 def idempotent(
-    consumer: Protected, *, caller: Caller = caller_of, largest_body: int = LARGEST_BODY
+    consumer: Protected,
+    *,
+    required: bool = True,
+    caller: Caller = caller_of,
+    largest_body: int = LARGEST_BODY,
 ) -> Decorator:
-    """Protect an HTTP handler; stands below the route decorator. The header is required.
+    """Protect an HTTP handler; stands below the route decorator.
 
     The key is scoped by caller, method and path; the fingerprint covers method, path, query and the
-    body, as canonical JSON where it is JSON. ``largest_body`` is in bytes. The handler returns a
+    body, as its content type says. ``largest_body`` is in bytes. The handler returns a
     func.HttpResponse.
+
+    ``required`` False: a request *without* the header runs unprotected, each time, with no record and
+    no current_attempt(). Only for a handler that bears it; one whose header is empty or malformed is
+    refused all the same.
     """
 
     def protect(
@@ -76,6 +100,8 @@ def idempotent(
                 if len(request.get_body()) > largest_body:
                     detail = f"the body may have {largest_body} bytes at most"
                     return problem(413, "too-large", detail)
+                if not required and not has_idempotency_key(request):
+                    return checked(await work(), handler.name)
                 delivery = to_delivery(request, caller)
                 handled = await consumer.handle(delivery, respond, codec, wait=0)
             except ResponseNotKept as not_kept:

@@ -1,16 +1,15 @@
 """HTTP requests: who sends what, under which Idempotency-Key."""
 
-import hashlib
 import re
-from collections.abc import Callable
 from urllib.parse import parse_qsl, urlsplit
 
 import azure.functions as func
 
-from ..errors import InvalidKey, MalformedContent, MissingKey
-from ..fingerprint import canonical_json
+from ..errors import InvalidKey, MissingKey
 from ..keys import joined
 from ..records import Delivery
+from .callers import Caller, caller_of, digest
+from .http_content import content_digest
 from .trace_context import trace_parent
 
 _LONGEST_KEY = 255
@@ -18,24 +17,6 @@ _LONGEST_SCOPE_PART = 256
 """Bytes."""
 _QUOTED = re.compile(r'"((?:[^"\\]|\\["\\])*)"', re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)")
-
-type Caller = Callable[[func.HttpRequest], str]
-"""Tells who sends a request: a stable text for the same caller, never an address."""
-
-
-def caller_of(request: func.HttpRequest) -> str:
-    """Who sends the request: the principal App Service authenticated, or the function key used.
-
-    The principal's header is only to be trusted where App Service authentication is on, which then
-    sets it itself. The function key enters as its hash. The client's address never counts.
-    """
-    principal = request.headers.get("x-ms-client-principal-id")
-    if principal:
-        return f"principal:{principal}"
-    function_key = request.headers.get("x-functions-key") or request.params.get("code")
-    if function_key:
-        return "function-key:" + _digest(function_key)[:32]
-    return "anonymous"
 
 
 def idempotency_key_of(request: func.HttpRequest) -> str:
@@ -58,6 +39,11 @@ def idempotency_key_of(request: func.HttpRequest) -> str:
     return value
 
 
+def has_idempotency_key(request: func.HttpRequest) -> bool:
+    """Whether a request has the header at all; one that is empty counts, and is refused later."""
+    return request.headers.get("Idempotency-Key") is not None
+
+
 def to_delivery(request: func.HttpRequest, caller: Caller = caller_of) -> Delivery:
     """What the consumer needs to know of a request; raises MissingKey or InvalidKey."""
     url = urlsplit(request.url)
@@ -73,20 +59,12 @@ def to_delivery(request: func.HttpRequest, caller: Caller = caller_of) -> Delive
 def _bounded(part: str) -> str:
     """A long path must not make the key too long: the client is not to blame for it."""
     size = len(part.encode("utf-8", "surrogatepass"))
-    return part if size <= _LONGEST_SCOPE_PART else "sha256:" + _digest(part)
+    return part if size <= _LONGEST_SCOPE_PART else "sha256:" + digest(part)
 
 
 def _fingerprint(request: func.HttpRequest, path: str, query: str) -> str:
-    body = request.get_body()
-    try:
-        content = canonical_json(body)
-    except MalformedContent:
-        content = "raw1:" + hashlib.sha256(body).hexdigest()
+    content = content_digest(request.get_body(), request.headers.get("Content-Type") or "")
     # repeated parameters stand in the URL only; `code` is the function key, which may be rotated
     parameters = parse_qsl(query, keep_blank_values=True) or list(request.params.items())
     named = sorted((p for p in parameters if p[0] != "code"), key=lambda parameter: parameter[0])
-    return "http1:" + _digest(ascii((request.method, path, named, content)))
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return "http2:" + digest(ascii((request.method, path, named, content)))

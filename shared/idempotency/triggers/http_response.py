@@ -69,9 +69,16 @@ class ResponseNotKept(Exception):
         self.response = response
 
 
-def recorded(response: Any, handler: str) -> RecordedResponse:
+def checked(response: Any, handler: str) -> func.HttpResponse:
+    """What a handler returned; TypeError when that is no response."""
     if not isinstance(response, func.HttpResponse):
         raise TypeError(f"{handler} returned {type(response).__name__}, no func.HttpResponse")
+    return response
+
+
+def recorded(returned: Any, handler: str) -> RecordedResponse:
+    """What is kept of a handler's response; raises ResponseNotKept when nothing may be."""
+    response = checked(returned, handler)
     if response.status_code >= 500 or response.status_code in _NEVER_KEPT:
         raise ResponseNotKept(response)
     return RecordedResponse.of(response)
