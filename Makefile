@@ -12,7 +12,7 @@ ORDERS ?= 120
 STORE ?= table
 PORT ?= 7071
 
-.PHONY: help setup demo start send test test-all check lint explore clean infra-check package smoke
+.PHONY: help setup demo start send test test-slow test-all lint explore clean infra-check package smoke
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ lint: $(INSTALLED) ## Style and types
 
 test: lint ## Style, types and the fast tests
 	@.venv/bin/pytest -q -n 4 --dist loadfile -m "not slow" $(ARGS)
+
+test-slow: $(INSTALLED) ## The tests that take more than ten seconds each
+	@.venv/bin/pytest -q -n 4 --dist loadfile -m slow $(ARGS)
 
 test-all: lint ## Everything: the slow tests too, and the exploration
 	@.venv/bin/pytest -q -n 4 --dist loadfile $(ARGS)
