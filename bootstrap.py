@@ -18,6 +18,7 @@ from shared.idempotency import (
     VersionGuard,
     all_of,
 )
+from shared.idempotency.outbox import OutboxStore
 from shared.idempotency.stores.observed import ObservedInbox, ObservedStore
 from shared.idempotency.stores.observed_state import ObservedStateStore
 from shared.idempotency.telemetry import Links, Logs, Metrics
@@ -119,7 +120,7 @@ class _Stores(NamedTuple):
     """Where things are kept: the records of two-phase consumers, orders, and what is guarded by version."""
 
     records: Store
-    orders: InboxStore
+    orders: OutboxStore
     stock_levels: StateStore
     timelines: StateStore
 
@@ -138,7 +139,7 @@ def _stores(settings: Settings, observer: Observer) -> _Stores:
         records: Store = CosmosStore(
             container(container=settings.records_name, partition_path=PARTITION_PATH)
         )
-        orders: InboxStore = CosmosInbox(
+        orders: OutboxStore = CosmosInbox(
             container(container=settings.orders_name, partition_path="/order_id"),
             partition_property="order_id",
         )

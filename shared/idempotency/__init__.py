@@ -47,7 +47,9 @@ from .inbox import Inbox
 from .inbox_store import InboxStore
 from .keys import joined, storage_id
 from .ordering import VersionGuard, apply_if_newer
+from .outbox import Message, OutboxStore
 from .records import Cause, Delivery, Handled, Outcome, Policy, Record, Status, Stored
+from .relay import Outbox, Swept
 from .results import ResultCodec
 from .states import State, StateStore
 from .store import Store
@@ -77,8 +79,11 @@ __all__ = [
     "InboxStore",
     "InvalidKey",
     "MalformedContent",
+    "Message",
     "MissingKey",
     "Observer",
+    "Outbox",
+    "OutboxStore",
     "Outcome",
     "PermanentFailure",
     "Policy",
@@ -94,6 +99,7 @@ __all__ = [
     "Store",
     "StoreUnavailable",
     "Stored",
+    "Swept",
     "TakeoverPolicy",
     "TransientFailure",
     "UncertainEffect",

@@ -94,6 +94,17 @@ class StoreCalled(Event, frozen=True, kw_only=True):
     duration: float
 
 
+class MessageRelayed(Event, frozen=True, kw_only=True):
+    """A message of the outbox was handed to the broker, or was not: then it stays pending.
+
+    ``by``: "commit", right after it, or "sweep".
+    """
+
+    destination: str
+    by: str
+    sent: bool
+
+
 class Observer(Protocol):
     """Takes every event, in the task where it happens: be quick, and never raise."""
 

@@ -8,23 +8,24 @@ there is a duplicate, a conflict elsewhere is a business conflict.
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
+
+import msgspec
 
 from .attempt import Attempt, enter
 from .clock import Clock, SystemClock, finished_within
 from .decision import Action, decide
-from .documents import RESERVED, from_document, to_document
 from .errors import ConfigurationError, DeadlineExceeded, PermanentFailure
 from .events import HandlerRan, Observer, ResultNotKept, ignore, observed, undisturbed
-from .evidence import changed_fields as changed_by_evidence
-from .evidence import evidence_of
 from .fencing import answered
-from .inbox_store import InboxStore, Operation, StoredDocument, conflict
-from .keys import checked, presentable, storage_id
+from .inbox_store import InboxStore, conflict
+from .markers import ChangedFields, Markers, Place
+from .outbox import Parcel, message_id
 from .outcomes import of_duplicate, of_mismatch, of_quarantined, of_refusal, too_old
 from .recent import Recent
-from .records import Delivery, Handled, Outcome, Policy, Record, Status, Stored
+from .records import Delivery, Handled, Outcome, Policy, Stored
+from .relay import Outbox
 from .results import ResultCodec, kept
 from .running import noted
 from .unit_of_work import UnitOfWork, enter_unit
@@ -32,23 +33,15 @@ from .unit_of_work import UnitOfWork, enter_unit
 _COMMITS = 4
 """How often a commit is tried when the marker was there and then is not."""
 
-type ChangedFields = Callable[[Mapping[str, Any], bytes], tuple[str, ...]]
-"""Names the fields in which a recorded business document and a message's body differ."""
-
-
-class Place(NamedTuple):
-    """Where a marker lies."""
-
-    partition: str
-    id: str
-
 
 class _Work[R](NamedTuple):
-    """What a handler wants committed, and what its caller is told."""
+    """What a handler wants committed and sent, and what its caller is told."""
 
     unit: UnitOfWork
     result: str | None
     handled: Handled[R]
+    parcel: Parcel | None = None
+    """Its messages, announced; None when there are none."""
 
 
 class Inbox:
@@ -64,8 +57,9 @@ class Inbox:
       its id is the key's storage form. It never expires. ``changed_fields`` then gives the evidence of a
       mismatch.
 
-    ``reusable_keys``: a key may be used again after the retention, for keys that callers choose for one
-    exchange, as over HTTP; the expired marker is replaced on condition that it is still the same.
+    ``outbox``, on the same store, lets the handler send with its unit of work. ``reusable_keys``: a
+    key may be used again after the retention, for keys that callers choose for one exchange, as over
+    HTTP; the expired marker is replaced on condition that it is still the same.
     A PermanentFailure writes nothing, not even a marker: a duplicate fails by itself, and a corrected
     message may use the key.
     """
@@ -78,6 +72,7 @@ class Inbox:
         partition: Callable[[str], str] | None = None,
         entity_is_marker: bool = False,
         reusable_keys: bool = False,
+        outbox: Outbox | None = None,
         changed_fields: ChangedFields | None = None,
         policy: Policy | None = None,
         observer: Observer = ignore,
@@ -87,30 +82,25 @@ class Inbox:
             raise ConfigurationError("a consumer needs a name: it scopes its deduplication keys")
         if entity_is_marker and reusable_keys:
             raise ConfigurationError(f"{name}: a business entity never expires, nor does its key")
-        if changed_fields and not entity_is_marker:
-            raise ConfigurationError(
-                f"{name}: changed_fields compares with the business entity; a plain marker has its own "
-                "evidence"
-            )
         self.name = name
         self.policy = policy or Policy()
         self._store = store
-        self._partition = partition or (lambda key: key)
-        self._entity_is_marker = entity_is_marker
+        self._markers = Markers(
+            name,
+            partition=partition,
+            entity_is_marker=entity_is_marker,
+            changed_fields=changed_fields,
+            policy=self.policy,
+        )
         self._reusable_keys = reusable_keys
-        self._changed_fields = changed_fields
+        self._outbox = outbox
         self._observer = undisturbed(observer)
         self._clock = clock or SystemClock()
         self._recent = Recent(self._clock, self.policy.memory)
 
     def place_of(self, key: str) -> Place:
         """Where the marker of a key lies; raises MissingKey or InvalidKey."""
-        checked(key)
-        partition = checked(self._partition(key), what="partition of the deduplication key")
-        if self._entity_is_marker:
-            return Place(partition, storage_id(key))
-        # no document of a unit of work, and no entity, has an id of this form
-        return Place(partition, f"!{storage_id(self.name)}!{storage_id(key)}")
+        return self._markers.place_of(key)
 
     async def handle[R](
         self,
@@ -153,6 +143,8 @@ class Inbox:
                 fingerprint=delivery.fingerprint,
                 reusable=self._reusable_keys,
             )
+            if done is not None and decision.action not in (Action.CLAIM, Action.CONFIRM):
+                await self._withdrawn(done)
             match decision.action:
                 case Action.CLAIM if expired:
                     return expired
@@ -162,14 +154,17 @@ class Inbox:
                             done = await self._run(delivery, place, owner, work, codec)
                         except PermanentFailure as failure:
                             return of_refusal(failure, attempt=1)
+                        done = await self._announced(delivery, place, owner, done)
                     if await self._committed(delivery, place, owner, done, over=stored):
-                        return done.handled
+                        return await self._relayed(done)
                 case Action.CONFIRM if done is not None:
-                    return done.handled
+                    return await self._relayed(done)
                 case Action.DUPLICATE if stored is not None:
                     return of_duplicate(stored, delivery, codec, self._clock.now())
                 case Action.MISMATCH if stored is not None:
-                    return of_mismatch(stored.record, self._changed(stored.record, delivery.body))
+                    return of_mismatch(
+                        stored.record, self._markers.changed(stored.record, delivery.body)
+                    )
                 case Action.QUARANTINED if stored is not None:
                     return of_quarantined(stored.record)
                 case _:
@@ -189,7 +184,10 @@ class Inbox:
         unit = UnitOfWork(
             delivery.key,
             lambda id_: self._answered(lambda: self._store.read(place.partition, id_)),
-            entity_is_marker=self._entity_is_marker,
+            entity_is_marker=self._markers.are_entities,
+            message_ids=None
+            if self._outbox is None
+            else lambda ordinal: message_id(self.name, delivery.key, owner, ordinal),
         )
         began = self._clock.monotonic()
         attempt = Attempt(
@@ -219,7 +217,7 @@ class Inbox:
             handler.cancel()  # nothing, when it has ended; otherwise it works for nobody
             self._observer(HandlerRan(consumer=self.name, duration=self._clock.monotonic() - began))
         result = handler.result()
-        if self._entity_is_marker and unit.entity is None:
+        if self._markers.are_entities and unit.entity is None:
             raise ConfigurationError(
                 f"consumer {self.name}: the handler did not mark() the entity that is to be its marker"
             )
@@ -234,6 +232,32 @@ class Inbox:
         )
         return _Work(unit, text, handled)
 
+    async def _announced[R](
+        self, delivery: Delivery, place: Place, owner: str, done: _Work[R]
+    ) -> _Work[R]:
+        """The work with its messages where a sweeper will find them, whatever becomes of us."""
+        if self._outbox is None or not done.unit.messages:
+            return done
+        messages = [
+            msgspec.structs.replace(message, trace_parent=delivery.trace_parent)
+            for message in done.unit.messages
+        ]
+        parcel = await self._outbox.announced(
+            place.partition, owner, messages, within=self.policy.lease
+        )
+        return done._replace(parcel=parcel)
+
+    async def _relayed[R](self, done: _Work[R]) -> Handled[R]:
+        """Send what was committed."""
+        if self._outbox is not None and done.parcel is not None:
+            await self._outbox.relay(done.parcel)
+        return done.handled
+
+    async def _withdrawn(self, done: _Work[Any]) -> None:
+        """Another's marker is there: ours is never committed, nor are its messages."""
+        if self._outbox is not None and done.parcel is not None:
+            await self._outbox.withdraw(done.parcel)
+
     async def _committed(
         self, delivery: Delivery, place: Place, owner: str, done: _Work[Any], *, over: Stored | None
     ) -> bool:
@@ -241,14 +265,20 @@ class Inbox:
 
         ``over``: the expired marker that this one takes the place of.
         """
-        record = self._record(delivery, owner, done)
-        marker = Operation(
-            kind="replace" if over else "create",
-            id=place.id,
-            document=to_document(record, prefix=RESERVED),
-            etag=over.etag if over else None,
+        record = self._markers.record(
+            delivery,
+            owner,
+            result=done.result,
+            entity=done.unit.entity,
+            now=self._clock.now(),
         )
-        operations = (marker, *done.unit.operations)
+        operations = (
+            self._markers.written(record, place, over=over),
+            *done.unit.operations,
+        )
+        if self._outbox is not None and done.parcel is not None:
+            self._outbox.check(done.parcel)
+            operations += done.parcel.pending()
         refused = await self._answered(lambda: self._store.commit(place.partition, operations))
         if refused is None:
             self._recent.keep(Stored(record=record, etag=""))
@@ -257,48 +287,9 @@ class Inbox:
             raise conflict(operations[refused.index], refused, index=refused.index - 1)
         return False
 
-    def _record(self, delivery: Delivery, owner: str, done: _Work[Any]) -> Record:
-        now = self._clock.now()
-        record = Record(
-            consumer=self.name,
-            key=delivery.key,
-            status=Status.COMPLETED,
-            owner=owner,
-            fingerprint=delivery.fingerprint,
-            result=done.result,
-            started_at=now,
-            finished_at=now,
-            first_sequence_number=delivery.sequence_number,
-            trace_parent=delivery.trace_parent,
-        )
-        if self._entity_is_marker:
-            return record.replaced(extra=done.unit.entity or {})
-        return record.replaced(
-            expires_at=now + self.policy.retention,
-            evidence=evidence_of(delivery.body) if self.policy.evidence else None,
-        )
-
-    def _changed(self, record: Record, body: bytes) -> tuple[str, ...]:
-        if self._changed_fields is not None:
-            return self._changed_fields(record.extra, body)
-        return changed_by_evidence(record.evidence, body)
-
     async def _read(self, place: Place, key: str) -> Stored | None:
         found = await self._answered(lambda: self._store.read(*place))
-        return None if found is None else self._marker_in(found, key)
-
-    def _marker_in(self, found: StoredDocument, key: str) -> Stored:
-        consumer = found.document.get(f"{RESERVED}consumer")
-        if consumer and consumer != presentable(self.name):
-            raise ConfigurationError(
-                f"consumer {self.name}: the entity of key {presentable(key)!r} is the marker of consumer "
-                f"{consumer}. One consumer's marker is the entity; the others need plain ones, or one "
-                "would suppress the other"
-            )
-        record = from_document(
-            found.document, consumer=str(consumer or ""), key=key, prefix=RESERVED
-        )
-        return Stored(record=record, etag=found.etag, age=found.age)
+        return None if found is None else self._markers.stored(found, key)
 
     async def _answered[T](self, call: Callable[[], Awaitable[T]]) -> T:
         return await answered(call, self._clock, within=self.policy.lease)

@@ -19,6 +19,7 @@ from .events import (
     Event,
     Fenced,
     HandlerRan,
+    MessageRelayed,
     ResultNotKept,
     StepsChanged,
     StoreCalled,
@@ -43,6 +44,7 @@ class Metrics:
         self._age = meter.create_histogram("idempotency.duplicate.age", unit="s")
         self._takeovers = meter.create_counter("idempotency.takeovers")
         self._fenced = meter.create_counter("idempotency.fenced")
+        self._relayed = meter.create_counter("idempotency.outbox.messages")
         self._store = meter.create_histogram("idempotency.store.duration", unit="s")
         self._handler = meter.create_histogram("idempotency.handler.duration", unit="s")
 
@@ -59,6 +61,11 @@ class Metrics:
                 self._store.record(event.duration, attributes)
             case HandlerRan():
                 self._handler.record(event.duration, {"consumer": event.consumer})
+            case MessageRelayed():
+                result = "sent" if event.sent else "left"
+                self._relayed.add(
+                    1, {"destination": event.destination, "by": event.by, "result": result}
+                )
             case TakenOver():
                 self._takeovers.add(1, {"consumer": event.consumer, "policy": event.policy})
             case Fenced():

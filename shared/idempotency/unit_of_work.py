@@ -11,9 +11,13 @@ from .documents import DELETED, RESERVED, business_of, is_marker
 from .errors import ConfigurationError, MalformedContent
 from .inbox_store import MOST_OPERATIONS, Operation, StoredDocument
 from .keys import storage_id
+from .outbox import Message, Property
 
 MOST_PATCHED_FIELDS: Final = 10
 """In one operation: Cosmos DB takes no more."""
+
+_LARGEST_MESSAGE = 192 * 1024
+_LONGEST_SESSION_ID = 128
 
 type Read = Callable[[str], Awaitable[StoredDocument | None]]
 """Reads a document of the unit's partition by its id."""
@@ -38,12 +42,22 @@ class UnitOfWork:
     another. Document ids are unique within it. Values are JSON values.
     """
 
-    def __init__(self, key: str, read: Read, *, entity_is_marker: bool) -> None:
+    def __init__(
+        self,
+        key: str,
+        read: Read,
+        *,
+        entity_is_marker: bool,
+        message_ids: Callable[[int], str] | None = None,
+    ) -> None:
+        """``message_ids`` gives the MessageId of an ordinal; None where nothing can be sent."""
         self.operations: list[Operation] = []
+        self.messages: list[Message] = []
         self.entity: Mapping[str, Any] | None = None
         self._read = read
         self._entity_is_marker = entity_is_marker
         self._ids = {storage_id(key)} if entity_is_marker else set()
+        self._message_ids = message_ids
         self._sealed = False
 
     def mark(self, document: Mapping[str, Any]) -> None:
@@ -127,6 +141,39 @@ class UnitOfWork:
         else:
             self._add(Operation(kind="delete", id=current.id, etag=current.etag))
 
+    def send(
+        self,
+        destination: str,
+        body: bytes,
+        *,
+        properties: Mapping[str, Property] | None = None,
+        session_id: str | None = None,
+        content_type: str = "application/json",
+    ) -> None:
+        """Send a message to a queue or topic once the unit is committed, and only then.
+
+        At least once: the MessageId is the same whenever it is sent. Table Storage holds 64 KiB of a
+        message's body. Raises ConfigurationError when the consumer's Inbox has no outbox.
+        """
+        if self._message_ids is None:
+            raise ConfigurationError("send() is for an Inbox made with an outbox")
+        if not destination:
+            raise ConfigurationError("send(): the destination is the name of a queue or topic")
+        self._check_open()
+        self._check_room(f"message to {destination!r}")
+        ordinal = len(self.messages) + 1
+        message = Message(
+            destination=destination,
+            message_id=self._message_ids(ordinal),
+            ordinal=ordinal,
+            body=body,
+            properties=properties or {},
+            session_id=session_id,
+            content_type=content_type,
+        )
+        _check_message(message)
+        self.messages.append(message)
+
     def seal(self) -> None:
         """Take no more: the handler has ended."""
         self._sealed = True
@@ -138,14 +185,17 @@ class UnitOfWork:
             raise ConfigurationError(
                 f"{operation}: a unit of work writes each document once, and the marker's by mark()"
             )
-        if len(self.operations) + 1 >= MOST_OPERATIONS:
-            raise MalformedContent(
-                f"a transaction takes {MOST_OPERATIONS} operations with its marker; {operation} is one "
-                "too many",
-                reason="TooManyOperations",
-            )
+        self._check_room(operation)
         self._ids.add(operation.id)
         self.operations.append(operation)
+
+    def _check_room(self, what: object) -> None:
+        if 1 + len(self.operations) + len(self.messages) >= MOST_OPERATIONS:
+            raise MalformedContent(
+                f"a transaction takes {MOST_OPERATIONS} operations with its marker and messages; {what} "
+                "is one too many",
+                reason="TooManyOperations",
+            )
 
     def _check_open(self) -> None:
         if self._sealed:
@@ -156,6 +206,28 @@ def _checked(id_: str) -> str:
     if id_ != storage_id(id_):
         raise ConfigurationError(f"{id_!r} is no id a store can hold; see storage_id()")
     return id_
+
+
+def _check_message(message: Message) -> None:
+    """Refuse what no broker would take, before it is committed and can never be sent."""
+    what = f"message to {message.destination!r}"
+    try:
+        msgspec.json.encode([message.properties, message.session_id, message.destination])
+    except UnicodeEncodeError as error:
+        raise MalformedContent(f"{what}: it holds half a surrogate pair") from error
+    if len(message.session_id or "") > _LONGEST_SESSION_ID:
+        raise MalformedContent(
+            f"{what}: its session id has more than {_LONGEST_SESSION_ID} characters"
+        )
+    size = len(message.body) + sum(
+        len(name) + len(str(value)) for name, value in message.properties.items()
+    )
+    if size > _LARGEST_MESSAGE:
+        raise MalformedContent(
+            f"{what}: it has {size} bytes; a Service Bus of the standard tier takes 256 KB with all that "
+            f"it adds, of which {_LARGEST_MESSAGE} are left",
+            reason="ContentTooLarge",
+        )
 
 
 def _unreserved[V](document: Mapping[str, V]) -> Mapping[str, V]:

@@ -15,15 +15,22 @@ from ..documents import RESERVED, is_marker
 from ..errors import ConfigurationError, MalformedContent, StoreUnavailable
 from ..inbox_store import Operation, Refused, StoredDocument
 from ..keys import presentable, storage_id
+from ..outbox import DUE_AT, Parcel, parcels_in, postponed
 from .cosmos_access import Container, age_of, without_system
 
 _MOST_BYTES = 2_000_000
+_DUE = f"SELECT * FROM c WHERE c.{DUE_AT} <= @now"  # noqa: S608 - our own constant
 
 
 class CosmosInbox:
-    """Markers and business documents in one container, partitioned by ``partition_property``."""
+    """Markers and business documents in one container, partitioned by ``partition_property``.
+
+    Pending messages are found by a query over all partitions on a property that only they have: the
+    container's index holds it, unless its indexing policy leaves out ``idempotency_due_at``.
+    """
 
     name = "cosmos"
+    announces = False
 
     def __init__(self, container: Container, *, partition_property: str) -> None:
         self._container = container
@@ -60,6 +67,32 @@ class CosmosInbox:
         if refused is None:
             return None
         return Refused(index=refused.error_index or 0, status=refused.status_code or 0)
+
+    async def announce(self, parcel: Parcel) -> None:
+        """Nothing to do: pending documents are found by themselves."""
+
+    async def forget(self, parcel: Parcel) -> None:
+        """Nothing to do."""
+
+    async def due(self, now: float, limit: int) -> tuple[Parcel, ...]:
+        async def found() -> list[tuple[str, StoredDocument]]:
+            items = self._items.query_items(
+                _DUE, parameters=[{"name": "@now", "value": now}], max_item_count=limit
+            )
+            pending = []
+            async for item in items:
+                stored = StoredDocument(document=without_system(item), etag=str(item["_etag"]))
+                pending.append((str(item[self._partition_property]), stored))
+                if len(pending) == limit:
+                    break
+            return pending
+
+        answer = await self._container.answer(found)
+        return () if isinstance(answer, int) else parcels_in(answer, limit=limit)
+
+    async def postpone(self, parcel: Parcel, until: float) -> Parcel | None:
+        claimed, claims = postponed(parcel, until)
+        return claimed if await self.commit(parcel.partition, claims) is None else None
 
     async def close(self) -> None:
         await self._container.close()

@@ -5,18 +5,26 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from ..clock import Clock, SystemClock
 from ..inbox_store import Operation, Refused, StoredDocument
+from ..outbox import DUE_AT, Parcel, parcels_in, postponed
 
 type _Address = tuple[str, str]
 
 
 class MemoryInbox:
-    """Documents that are gone with the process; a commit runs without yielding."""
+    """Documents that are gone with the process; a commit runs without yielding.
+
+    ``announces`` makes it find pending messages as Table Storage does, by pointers.
+    """
 
     name = "memory"
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    def __init__(self, clock: Clock | None = None, *, announces: bool = False) -> None:
+        self.announces = announces
+        self.pointers: dict[tuple[float, str], Parcel] = {}
         self._clock = clock or SystemClock()
         self._documents: dict[_Address, tuple[Mapping[str, Any], str, float]] = {}
         self._etags = itertools.count(1)
@@ -37,6 +45,40 @@ class MemoryInbox:
         for operation in operations:
             self._do((partition, operation.id), operation)
         return None
+
+    async def announce(self, parcel: Parcel) -> None:
+        self.pointers[_pointer(parcel)] = msgspec.structs.replace(parcel, messages=())
+
+    async def forget(self, parcel: Parcel) -> None:
+        self.pointers.pop(_pointer(parcel), None)
+
+    async def due(self, now: float, limit: int) -> tuple[Parcel, ...]:
+        pending = parcels_in(
+            (
+                (partition, StoredDocument(document=document, etag=etag))
+                for (partition, _), (document, etag, _) in self._documents.items()
+                if DUE_AT in document and (self.announces or document[DUE_AT] <= now)
+            ),
+            limit=len(self._documents),
+        )
+        if not self.announces:
+            return pending[:limit]
+        messages = {parcel.owner: parcel.messages for parcel in pending}
+        return tuple(
+            msgspec.structs.replace(pointer, messages=messages.get(pointer.owner, ()))
+            for _, pointer in sorted(self.pointers.items(), key=lambda held: held[0])
+            if pointer.due_at <= now
+        )[:limit]
+
+    async def postpone(self, parcel: Parcel, until: float) -> Parcel | None:
+        if not self.announces:
+            claimed, claims = postponed(parcel, until)
+            return claimed if await self.commit(parcel.partition, claims) is None else None
+        if self.pointers.pop(_pointer(parcel), None) is None:
+            return None
+        claimed = msgspec.structs.replace(parcel, due_at=until, sends=parcel.sends + 1)
+        await self.announce(claimed)
+        return claimed
 
     async def close(self) -> None:
         return None
@@ -69,3 +111,7 @@ class MemoryInbox:
         # a copy: what is kept must not change with the handler's own objects
         kept = copy.deepcopy(document)
         self._documents[address] = (kept, str(next(self._etags)), self._clock.monotonic())
+
+
+def _pointer(parcel: Parcel) -> tuple[float, str]:
+    return parcel.due_at, parcel.owner

@@ -6,7 +6,8 @@ from typing import Any
 from ..clock import Clock, SystemClock
 from ..errors import StoreUnavailable
 from ..events import Observer, StoreCalled
-from ..inbox_store import InboxStore, Operation, Refused, StoredDocument
+from ..inbox_store import Operation, Refused, StoredDocument
+from ..outbox import OutboxStore, Parcel
 from ..records import Record, Stored
 from ..store import Store
 
@@ -35,7 +36,7 @@ def _result_of(operation: str, answer: Any) -> str:
     match operation, answer:
         case "read", None:
             return "absent"
-        case "commit", None:
+        case "commit" | "announce" | "forget", None:
             return "ok"
         case _, None | False | Refused():
             return "refused"
@@ -74,9 +75,9 @@ class ObservedStore:
 
 
 class ObservedInbox:
-    """An inbox store whose round trips are events; everything else is the inner store's."""
+    """An inbox store with its outbox whose calls are events; everything else is the inner store's."""
 
-    def __init__(self, store: InboxStore, observer: Observer, clock: Clock | None = None) -> None:
+    def __init__(self, store: OutboxStore, observer: Observer, clock: Clock | None = None) -> None:
         self._store = store
         self._observer = observer
         self._clock = clock or SystemClock()
@@ -90,6 +91,22 @@ class ObservedInbox:
 
     async def commit(self, partition: str, operations: tuple[Operation, ...]) -> Refused | None:
         return await self._timed("commit", self._store.commit(partition, operations))
+
+    @property
+    def announces(self) -> bool:
+        return self._store.announces
+
+    async def announce(self, parcel: Parcel) -> None:
+        await self._timed("announce", self._store.announce(parcel))
+
+    async def forget(self, parcel: Parcel) -> None:
+        await self._timed("forget", self._store.forget(parcel))
+
+    async def due(self, now: float, limit: int) -> tuple[Parcel, ...]:
+        return await self._timed("due", self._store.due(now, limit))
+
+    async def postpone(self, parcel: Parcel, until: float) -> Parcel | None:
+        return await self._timed("postpone", self._store.postpone(parcel, until))
 
     async def close(self) -> None:
         await self._store.close()

@@ -14,7 +14,9 @@ from azure.data.tables.aio import TableClient
 from ..errors import ConfigurationError, MalformedContent, StoreUnavailable
 from ..inbox_store import Operation, Refused, StoredDocument
 from ..keys import storage_id
+from ..outbox import Parcel
 from . import table_access as access
+from .table_pointers import Pointers
 
 _MOST_BYTES = 4 * 1024 * 1024
 _OVERHEAD = 1024
@@ -22,12 +24,17 @@ _OVERHEAD = 1024
 
 
 class TableInbox:
-    """Markers and business entities in one table, created at the first write if it is missing."""
+    """Markers and business entities in one table, created at the first write if it is missing.
+
+    Pending messages are found through pointers, written before their transaction: see `Pointers`.
+    """
 
     name = "table"
+    announces = True
 
     def __init__(self, table: TableClient) -> None:
         self._table = table
+        self._pointers = Pointers(table)
 
     async def read(self, partition: str, id_: str) -> StoredDocument | None:
         found = await access.read(self._table, storage_id(partition), id_)
@@ -55,6 +62,18 @@ class TableInbox:
         if refused is None:
             return None
         return Refused(index=refused.index or 0, status=refused.status_code or 0)
+
+    async def announce(self, parcel: Parcel) -> None:
+        await self._pointers.write(parcel)
+
+    async def forget(self, parcel: Parcel) -> None:
+        await self._pointers.delete(parcel)
+
+    async def due(self, now: float, limit: int) -> tuple[Parcel, ...]:
+        return await self._pointers.due(now, limit)
+
+    async def postpone(self, parcel: Parcel, until: float) -> Parcel | None:
+        return await self._pointers.move(parcel, until)
 
     async def close(self) -> None:
         await self._table.close()
