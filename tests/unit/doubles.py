@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from shared.idempotency import (
     Consumer,
@@ -11,6 +11,7 @@ from shared.idempotency import (
     Event,
     Handled,
     InboxStore,
+    OutboxStore,
     Policy,
     Record,
     ResultCodec,
@@ -20,6 +21,7 @@ from shared.idempotency import (
 )
 from shared.idempotency.events import Fenced
 from shared.idempotency.inbox_store import Operation, Refused, StoredDocument
+from shared.idempotency.outbox import Parcel
 from shared.idempotency.stores.memory import MemoryStore
 from shared.idempotency.testing import FakeClock
 
@@ -85,7 +87,7 @@ class WiredStore:
 
 
 class WiredInbox:
-    """An inbox store at the other end of a wire."""
+    """An inbox store with its outbox at the other end of a wire."""
 
     name = "wired"
 
@@ -93,11 +95,31 @@ class WiredInbox:
         self._store = store
         self._wire = wire
 
+    @property
+    def announces(self) -> bool:
+        return self._outbox.announces
+
     async def read(self, partition: str, id_: str) -> StoredDocument | None:
         return await self._wire.carry("read", lambda: self._store.read(partition, id_))
 
     async def commit(self, partition: str, operations: tuple[Operation, ...]) -> Refused | None:
         return await self._wire.carry("commit", lambda: self._store.commit(partition, operations))
+
+    async def announce(self, parcel: Parcel) -> None:
+        await self._wire.carry("announce", lambda: self._outbox.announce(parcel))
+
+    async def forget(self, parcel: Parcel) -> None:
+        await self._wire.carry("forget", lambda: self._outbox.forget(parcel))
+
+    async def due(self, now: float, limit: int) -> tuple[Parcel, ...]:
+        return await self._wire.carry("due", lambda: self._outbox.due(now, limit))
+
+    async def postpone(self, parcel: Parcel, until: float) -> Parcel | None:
+        return await self._wire.carry("postpone", lambda: self._outbox.postpone(parcel, until))
+
+    @property
+    def _outbox(self) -> OutboxStore:
+        return cast("OutboxStore", self._store)
 
     async def close(self) -> None:
         await self._store.close()
