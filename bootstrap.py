@@ -10,9 +10,11 @@ import msgspec
 
 from shared.idempotency import (
     Consumer,
+    Effects,
     Inbox,
     InboxStore,
     Observer,
+    Reconcile,
     StateStore,
     Store,
     VersionGuard,
@@ -25,6 +27,7 @@ from shared.idempotency.telemetry import Links, Logs, Metrics
 from shared.idempotency.triggers.service_bus import Settlement
 from shared.idempotency.triggers.settlement import BindingSettlement, QuarantineSettlement
 from shared.orders import changed_fields
+from shared.payments import PaymentProvider
 from shared.queues import SendOrder, ServiceBusQueues, StorageQueues
 from shared.settings import Connection, Settings
 
@@ -36,6 +39,13 @@ if TYPE_CHECKING:
 
 _ANSWER_WITHIN = 10
 """Seconds for a connection and for an answer of a store; far below a lease."""
+
+
+class Payments(NamedTuple):
+    """How customers are charged."""
+
+    charge_payment: Consumer
+    provider: PaymentProvider
 
 
 class App(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +60,7 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
     submit_order: Consumer
     stock_level_changed: VersionGuard
     order_timeline: VersionGuard
+    payments: "Payments | None"
     send_order: SendOrder
     storage_queues: StorageQueues
 
@@ -100,6 +111,7 @@ def build(environment: Mapping[str, str] = os.environ) -> App:
         order_timeline=VersionGuard(
             "order_timeline", stores.timelines, policy=settings.policy, observer=observer
         ),
+        payments=_payments(settings, stores.records, observer),
         send_order=send_order,
         storage_queues=storage_queues,
     )
@@ -159,6 +171,26 @@ def _stores(settings: Settings, observer: Observer) -> _Stores:
     return _Stores(
         ObservedStore(records, observer), ObservedInbox(orders, observer), stock_levels, timelines
     )
+
+
+def _payments(settings: Settings, records: Store, observer: Observer) -> Payments | None:
+    """Charging, where a provider is configured.
+
+    A charge in doubt is looked up, and made again only if the provider does not know of it; under the
+    same key, so that one which lands after all is found to be the same.
+    """
+    chosen = settings.payments
+    if chosen is None:
+        return None
+    provider = PaymentProvider(chosen.url, timeout=chosen.timeout)
+    consumer = Consumer(
+        "charge_payment",
+        records,
+        policy=settings.policy,
+        effects=Effects(policy=Reconcile(provider.reconcile), settle=chosen.settle),
+        observer=observer,
+    )
+    return Payments(consumer, provider)
 
 
 def _settlement(settings: Settings, queues: ServiceBusQueues) -> Settlement:

@@ -2,7 +2,7 @@
 
 import azure.functions as func
 
-from blueprints import inventory, operations, orders, timelines
+from blueprints import inventory, operations, orders, payments, timelines
 from bootstrap import build
 
 app = func.FunctionApp(http_auth_level=func.AuthLevel.FUNCTION)
@@ -10,4 +10,5 @@ parts = build()
 orders.register(app, parts)
 inventory.register(app, parts)
 timelines.register(app, parts)
+payments.register(app, parts)
 operations.register(app, parts)

@@ -16,6 +16,9 @@ param deploymentContainerUri string
 param serviceBusFullyQualifiedNamespace string
 param applicationInsightsConnectionString string
 
+@description('Empty: nobody is charged, and the function that would do so is not registered.')
+param paymentProviderUrl string
+
 // The host's own, and how its triggers and our clients sign in: each connection is an address, the word
 // managedidentity and the identity's client id. FUNCTIONS_WORKER_RUNTIME and FUNCTIONS_EXTENSION_VERSION
 // must not be here: Flex Consumption takes the runtime from functionAppConfig and refuses them.
@@ -39,6 +42,7 @@ var names = {
   STOCK_QUEUE: 'stock-levels'
   ORDER_EVENTS_TOPIC: 'order-events'
   TIMELINE_SUBSCRIPTION: 'order-timeline'
+  PAYMENTS_SUBSCRIPTION: 'payments'
   ORDERS_CONTAINER: 'orders'
   RECORDS_CONTAINER: 'idempotency'
   INVENTORY_CONTAINER: 'inventory'
@@ -57,6 +61,13 @@ var idempotency = {
   PACING_FIRST_SECONDS: '1'
   PACING_LONGEST_SECONDS: '30'
   SERVICEBUS_SETTLEMENT: 'binding'
+}
+
+// A charge takes 10 s at most, which is below the lease; 20 s after that none can still land.
+var payments = {
+  PAYMENT_PROVIDER_URL: paymentProviderUrl
+  PAYMENT_TIMEOUT_SECONDS: '10'
+  PAYMENT_SETTLE_SECONDS: '20'
 }
 
 var cosmos = {
@@ -123,7 +134,7 @@ resource settings 'Microsoft.Web/sites/config@2024-04-01' = {
   // checkov:skip=CKV_AZURE_222: asks for the site's `web` configuration; this is the list of app settings
   parent: app
   name: 'appsettings'
-  properties: union(connections, names, idempotency, store == 'cosmos' ? cosmos : {})
+  properties: union(connections, names, idempotency, payments, store == 'cosmos' ? cosmos : {})
 }
 
 // Publishing is by identity too: no password for FTP or for the deployment site.

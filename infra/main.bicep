@@ -26,6 +26,9 @@ param principalType string
 @allowed(['Standard_LRS', 'Standard_ZRS'])
 param storageSku string
 
+@description('Where the payment provider is called. Empty: the app charges nobody.')
+param paymentProviderUrl string
+
 var tags = { 'azd-env-name': environmentName }
 var suffix = toLower(uniqueString(subscription().id, environmentName, location))
 
@@ -105,6 +108,7 @@ module app 'app.bicep' = {
     storageAccountName: storage.outputs.name
     deploymentContainerUri: storage.outputs.deploymentContainerUri
     serviceBusFullyQualifiedNamespace: serviceBus.outputs.fullyQualifiedNamespace
+    paymentProviderUrl: paymentProviderUrl
     applicationInsightsConnectionString: monitoring.outputs.connectionString
   }
   // The host reads its storage while it starts: it may do so only once the roles are there.

@@ -22,6 +22,17 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
         return f"Connection({self.name}, {self.address or 'by connection string'})"
 
 
+class PaymentSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where customers are charged; ``timeout`` of a call as a whole, and ``settle``, in seconds.
+
+    ``settle``: how long after its timeout a call may still have its effect.
+    """
+
+    url: str
+    timeout: float
+    settle: float
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What the app can be told by app settings; every name is explained in the README."""
 
@@ -42,6 +53,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     stock_queue: str
     order_events_topic: str
     timeline_subscription: str
+    payments: PaymentSettings | None
+    payments_subscription: str
     settlement: Literal["binding", "quarantine-queue"]
     policy: Policy
     pacing: Pacing
@@ -56,6 +69,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         )
         service_bus = _service_bus(values)
         cosmos = _cosmos(values) if store == "cosmos" else None
+        policy = _policy(values)
         return cls(
             store=store,
             tables=_storage(values, "table"),
@@ -74,8 +88,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             stock_queue=_text(values, "STOCK_QUEUE", "stock-levels"),
             order_events_topic=_text(values, "ORDER_EVENTS_TOPIC", "order-events"),
             timeline_subscription=_text(values, "TIMELINE_SUBSCRIPTION", "order-timeline"),
+            payments=_payments(values, policy),
+            payments_subscription=_text(values, "PAYMENTS_SUBSCRIPTION", "payments"),
             settlement=_choice(values, "SERVICEBUS_SETTLEMENT", ("binding", "quarantine-queue")),
-            policy=_policy(values),
+            policy=policy,
             pacing=Pacing(
                 first=_seconds(values, "PACING_FIRST_SECONDS", 1.0),
                 longest=_seconds(values, "PACING_LONGEST_SECONDS", 30.0),
@@ -155,6 +171,26 @@ def _policy(values: Mapping[str, str]) -> Policy:
         return Policy(**chosen, retention=retention)
     except ConfigurationError as error:
         raise ConfigurationError(f"app settings IDEMPOTENCY_*: {error}") from error
+
+
+def _payments(values: Mapping[str, str], policy: Policy) -> PaymentSettings | None:
+    url = _text(values, "PAYMENT_PROVIDER_URL", "").rstrip("/")
+    timeout = _seconds(values, "PAYMENT_TIMEOUT_SECONDS", 10.0)
+    settle = _seconds(values, "PAYMENT_SETTLE_SECONDS", 20.0)
+    if timeout >= policy.lease:
+        raise ConfigurationError(
+            f"app setting PAYMENT_TIMEOUT_SECONDS ({timeout:g}) must be below "
+            f"IDEMPOTENCY_LEASE_SECONDS ({policy.lease:g}): a call must be over before another attempt"
+        )
+    if timeout > settle or settle + timeout > policy.deadline:
+        raise ConfigurationError(
+            f"app setting PAYMENT_SETTLE_SECONDS ({settle:g}) must not be below "
+            f"PAYMENT_TIMEOUT_SECONDS ({timeout:g}), nor both together above "
+            f"IDEMPOTENCY_DEADLINE_SECONDS ({policy.deadline:g})"
+        )
+    if url and not url.startswith(("https://", "http://")):
+        raise ConfigurationError("app setting PAYMENT_PROVIDER_URL must begin with https://")
+    return PaymentSettings(url=url, timeout=timeout, settle=settle) if url else None
 
 
 def _text(values: Mapping[str, str], name: str, default: str) -> str:

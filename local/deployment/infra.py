@@ -16,6 +16,7 @@ _EXAMPLES = {
     "storageAccountName": "stexample",
     "serviceBusFullyQualifiedNamespace": "sb-example.servicebus.windows.net",
     "cosmosEndpoint": "https://cosmos-example.documents.azure.com:443/",
+    "paymentProviderUrl": "https://payments.example.com",
     "applicationInsightsConnectionString": "InstrumentationKey=00000000-0000-0000-0000-000000000000",
 }
 """What the app's module is given from the others, as a deployment would fill it in."""

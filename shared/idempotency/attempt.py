@@ -111,6 +111,16 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
             policy=policy,
         )
 
+    def rule_out_effects(self) -> None:
+        """State that a message like this one never has an effect outside the store.
+
+        For handlers that have their steps only for some messages, decided by the message alone.
+        After a crash, a handler that returns without coming to any step leaves a doubt, and its
+        message is quarantined, unless it says this.
+        """
+        if self.steps is not None:
+            self.steps.journal.rule_out()
+
 
 # A context variable is per task: nested and concurrent calls each see their own attempt.
 _current: ContextVar[Attempt] = ContextVar("idempotency_attempt")

@@ -105,7 +105,7 @@ class Conclusion[R]:
             named = ", ".join(left)
             return "UnknownEffect", f"the handler {end} without asking for {named}, left in doubt"
         unsettled = journal.none_asked() if error is None else not journal.doubt_was_settled
-        if journal.taken_over and unsettled:
+        if journal.taken_over and unsettled and not journal.ruled_out:
             return (
                 "UnknownEffect",
                 f"an attempt died and may have had an effect, and the handler now {end} without "

@@ -41,6 +41,7 @@ class Journal:
         self.taken_over = taken_over
         self.doubt_was_settled = False
         """Whether an unrecorded step of the earlier attempt was settled by this one."""
+        self.ruled_out = False
         self._entries: dict[str, Entry] = {
             step.name: Entry(
                 step.name,
@@ -82,6 +83,10 @@ class Journal:
         """Note that a step's effect is surely not there."""
         self._entries.pop(name, None)
         self.doubt_was_settled = True
+
+    def rule_out(self) -> None:
+        """Note that no attempt at this message can have called anything."""
+        self.ruled_out = True
 
     # -- what follows from it
 
