@@ -1,7 +1,7 @@
 """The app in its host, over the local parts."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -29,6 +29,7 @@ class RunningApp:
     http: httpx.Client
     storage_queue: str
     sender: ServiceBusSender
+    environment: Mapping[str, str]
 
     def send(self, *messages: ServiceBusMessage) -> None:
         """Send to the orders queue with the SDK, over AMQP, one by one."""
@@ -44,7 +45,8 @@ def running_app(
     own = uuid.uuid4().hex[:8]
     entities = Entities.load(ROOT / "local" / "entities.json")
     # a short lock: what is paced comes back within the test's patience
-    entities = entities.with_queue("orders", lock=timedelta(seconds=3))
+    for name in ("orders", "order-events/subscriptions/payments"):
+        entities = entities.with_queue(name, lock=timedelta(seconds=3))
     with Broker(entities, host="127.0.0.1", port=0) as broker:
         environment = {
             "AzureWebJobsStorage": azurite.connection_string,
@@ -72,7 +74,7 @@ def running_app(
             ServiceBusClient.from_connection_string(broker.connection_string) as bus,
             bus.get_queue_sender("orders") as sender,
         ):
-            yield RunningApp(broker, azurite, host, client, f"orders-{own}", sender)
+            yield RunningApp(broker, azurite, host, client, f"orders-{own}", sender, environment)
 
 
 @pytest.fixture(scope="module", params=["table", "cosmos"])
