@@ -1,0 +1,186 @@
+"""Goes through all schedules of a scenario, depth first, each from the start; equal states once."""
+
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from ..errors import ConfigurationError
+from .execution import Execution
+from .machine import Interned, Line
+from .scenario import Scenario
+from .seams import Running, deterministic
+from .situation import Choice
+
+_MOST_STEPS = 500
+
+
+class Violation(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule in which a promise does not hold: its choices replay it, its trace tells it."""
+
+    scenario: str
+    promise: str
+    choices: tuple[Choice, ...]
+    trace: tuple[Line, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{self.scenario}: {self.promise}"]
+        lines += [f"{number:4}  {line}" for number, line in enumerate(self.trace, 1)]
+        return "\n".join(lines)
+
+
+class Exploration(msgspec.Struct, kw_only=True):
+    """What was found. ``schedules``: runs from the start, of which ``merged`` ended in a state that
+    another run had reached, and ``finished`` with all messages settled."""
+
+    scenario: str
+    faults: int
+    schedules: int = 0
+    merged: int = 0
+    finished: int = 0
+    states: int = 0
+    steps: int = 0
+    longest: int = 0
+    seconds: float = 0.0
+    complete: bool = True
+    """False when it was stopped before everything was seen."""
+    violations: list[Violation] = []
+
+
+type Progress = Callable[[Exploration], None]
+
+
+def explore(
+    scenario: Scenario,
+    *,
+    progress: Progress | None = None,
+    most_violations: int = 1,
+    most_seconds: float | None = None,
+) -> Exploration:
+    """Explore every schedule of ``scenario`` and stop after ``most_violations``.
+
+    ``progress`` is told about once a second. ``most_seconds`` stops it early (then ``complete`` is
+    False). It blocks: call it outside of a running event loop, or in a thread of its own.
+    """
+    return _Search(scenario, progress, most_violations, most_seconds).run()
+
+
+def simplest(scenario: Scenario) -> Exploration:
+    """Explore with no fault, then one, and so on up to the scenario's: the first with a violation."""
+    for faults in range(scenario.faults):
+        found = explore(msgspec.structs.replace(scenario, faults=faults))
+        if found.violations:
+            return found
+    return explore(scenario)
+
+
+def replay(scenario: Scenario, choices: tuple[Choice, ...]) -> Execution:
+    """The schedule made of ``choices``, with its trace."""
+    running = Running()
+    with deterministic(running):
+        return _replayed(scenario, running, choices)
+
+
+class _Step(msgspec.Struct):
+    """One step of the schedule under way: what was chosen where, and what else there is to choose."""
+
+    state: object
+    chosen: Choice
+    untried: list[Choice]
+
+
+class _Search:
+    def __init__(
+        self,
+        scenario: Scenario,
+        progress: Progress | None,
+        most_violations: int,
+        most_seconds: float | None,
+    ) -> None:
+        self._scenario = scenario
+        self._progress = progress
+        self._most_violations = most_violations
+        self._most_seconds = most_seconds
+        self._interned = Interned()
+        self._seen: set[object] = set()
+        self._found = Exploration(scenario=scenario.name, faults=scenario.faults)
+        self._running = Running()
+
+    def run(self) -> Exploration:
+        found = self._found
+        began = told = time.process_time()
+        path: list[_Step] = []
+        with deterministic(self._running):
+            while True:
+                self._go(path)
+                now = time.process_time()
+                found.seconds = now - began
+                found.states = len(self._seen)
+                while path and not path[-1].untried:
+                    path.pop()
+                if not path:
+                    return found
+                if len(found.violations) >= self._most_violations or (
+                    self._most_seconds is not None and found.seconds > self._most_seconds
+                ):
+                    found.complete = False
+                    return found
+                path[-1].chosen = path[-1].untried.pop(0)
+                if self._progress is not None and now - told >= 1:
+                    told = now
+                    self._progress(found)
+
+    def _go(self, path: list[_Step]) -> None:
+        """Run ``path`` from the start, then on to its end or to a known state, growing ``path``."""
+        found = self._found
+        found.schedules += 1
+        execution = Execution(self._scenario, self._interned)
+        self._running.machine = execution.machine
+        for step in path[:-1]:
+            execution.apply(step.chosen)
+        if path:
+            if execution.situation.state() != path[-1].state:
+                raise ConfigurationError(
+                    "the same choices led to another state: something in the consumer or its store is "
+                    "neither told by a store call nor derived from the clock, uuid4 or random.uniform"
+                )
+            execution.apply(path[-1].chosen)
+        while execution.broken is None:
+            state = execution.situation.state()
+            if state in self._seen:
+                found.merged += 1
+                if any(step.state == state for step in path):
+                    execution.machine.break_("the deliveries go round for ever")
+                break
+            self._seen.add(state)
+            choices = execution.situation.choices()
+            if not choices:
+                found.finished += 1
+                if not execution.situation.deliveries.all_settled():
+                    execution.machine.break_("a message is not settled, and nothing can happen")
+                break
+            if len(path) >= _MOST_STEPS:
+                execution.machine.break_(f"the schedule does not end within {_MOST_STEPS} steps")
+                break
+            path.append(_Step(state, choices[0], choices[1:]))
+            execution.apply(choices[0])
+        execution.close()
+        found.steps += len(path)
+        found.longest = max(found.longest, len(path))
+        if execution.broken is not None:
+            self._violated(execution.broken, tuple(step.chosen for step in path))
+
+    def _violated(self, promise: str, choices: tuple[Choice, ...]) -> None:
+        trace = tuple(_replayed(self._scenario, self._running, choices).trace)
+        self._found.violations.append(
+            Violation(scenario=self._scenario.name, promise=promise, choices=choices, trace=trace)
+        )
+
+
+def _replayed(scenario: Scenario, running: Running, choices: tuple[Choice, ...]) -> Execution:
+    execution = Execution(scenario, Interned(), tracing=True)
+    running.machine = execution.machine
+    for choice in choices:
+        execution.apply(choice)
+    execution.close()
+    return execution
