@@ -46,6 +46,12 @@ def enter_call(call: StepCall) -> None:
     _current.set(call)
 
 
+def current_key() -> str | None:
+    """The downstream key of the step whose call this is; None outside one."""
+    call = _current.get()
+    return None if call is None else call.key
+
+
 def set_headers(request: Any) -> Any:
     """Put the current step's `Idempotency-Key` and `traceparent` on an httpx request.
 
