@@ -37,10 +37,9 @@ _UNCLEAR = {408, 409, 425}
 """Answers that leave open what became of the charge: the first request with its key may still run."""
 
 
-class PlacedOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What OrderPlaced tells of an order; ``total`` in its currency."""
+class Due(msgspec.Struct, frozen=True, kw_only=True):
+    """What OrderPlaced tells of who has to pay how much; ``total`` in its currency."""
 
-    order_id: Name
     customer_id: Name
     currency: Currency
     total: Decimal
@@ -72,17 +71,17 @@ class PaymentProvider:
         self._url = url
         self._client: httpx.AsyncClient | None = None
 
-    async def charge(self, order: PlacedOrder) -> Receipt:
-        """Charge the customer.
+    async def charge(self, order_id: str, due: Due) -> Receipt:
+        """Charge the customer for an order.
 
         Raises PermanentFailure when the provider refuses for good and TransientFailure when it does
         for now: nothing happened. After anything else (httpx.HTTPError) nobody knows.
         """
         body = {
-            "customer_id": order.customer_id,
-            "amount": f"{order.total:f}",
-            "currency": order.currency,
-            "reference": order.order_id,
+            "customer_id": due.customer_id,
+            "amount": f"{due.total:f}",
+            "currency": due.currency,
+            "reference": order_id,
         }
         client = self._connected()
         from httpx import ConnectError, ConnectTimeout, PoolTimeout
@@ -131,19 +130,19 @@ async def charge_order(event: OrderEvent, provider: PaymentProvider) -> Receipt 
     if event.type != ORDER_PLACED:
         attempt.rule_out_effects()
         return None
-    order = _placed(event.data)
-    if not order.total:
+    due = _due(event.data)
+    if not due.total:
         attempt.rule_out_effects()
         return None
-    call = functools.partial(provider.charge, order)
+    call = functools.partial(provider.charge, event.subject, due)
     return await attempt.step(
         CHARGE, call, deadline=provider.timeout, last=True, result_type=Receipt
     )
 
 
-def _placed(data: Mapping[str, Any]) -> PlacedOrder:
+def _due(data: Mapping[str, Any]) -> Due:
     try:
-        return msgspec.convert(data, PlacedOrder)
+        return msgspec.convert(data, Due)
     except msgspec.ValidationError as error:
         raise MalformedContent(f"the event's data: {error}", reason="SchemaViolation") from error
 

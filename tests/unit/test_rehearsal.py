@@ -167,7 +167,7 @@ async def test_charge_payment_charges_once_whatever_goes_wrong() -> None:
         subject="o-1",
         time=datetime(2026, 1, 1, tzinfo=UTC),
         version=1,
-        data={"order_id": "o-1", "customer_id": "c-1", "currency": "EUR", "total": "12.50"},
+        data={"customer_id": "c-1", "currency": "EUR", "total": "12.50"},
     )
 
     class Provider:
