@@ -92,13 +92,21 @@ class Stage:
         self.happened: dict[str, list[Any]] = {}
         self.trace: list[str] = []
         self.calls: list[str] = []
+        self._said, self._repeats = "", 0
         self._honours_keys = honours_keys
         self._late = late
         self._known: set[tuple[str, str]] = set()
         self._landing: list[asyncio.Task[None]] = []
 
     def note(self, who: str, what: str) -> None:
-        self.trace.append(f"{self.clock.monotonic():8.1f} s  {who}: {what}")
+        """Add a line to the trace; what repeats itself is one line, of the last time."""
+        said = f"{who}: {what}"
+        self._repeats = self._repeats + 1 if said == self._said else 1
+        if said == self._said:
+            self.trace.pop()
+        self._said = said
+        times = f" ({self._repeats} times)" if self._repeats > 1 else ""
+        self.trace.append(f"{self.clock.monotonic():8.1f} s  {said}{times}")
 
     def called(self, process: Process, what: str) -> int:
         """The number of a call that begins."""
