@@ -224,6 +224,7 @@ def _cosmos_client(connection: Connection, *, verify_tls: bool) -> "CosmosClient
     from azure.cosmos.aio import CosmosClient
 
     options: dict[str, Any] = {
+        "retry_total": 2,  # the consumer issues a call again itself, within its lease
         "connection_timeout": _ANSWER_WITHIN,
         "connection_verify": verify_tls,
         "enable_endpoint_discovery": verify_tls,  # a local server names no regions
