@@ -27,7 +27,7 @@ class CosmosStore:
         self._items = container.items
 
     async def read(self, consumer: str, key: str) -> Stored | None:
-        address = _address(consumer, key)
+        address = address_of(consumer, key)
         item = await self._container.answer(lambda: self._items.read_item(address, address))
         if isinstance(item, int):
             return None
@@ -65,7 +65,7 @@ class CosmosStore:
         return Stored(record=record, etag=etag_in(answer.get_response_headers()))
 
     async def delete(self, record: Record, etag: str) -> bool:
-        address = _address(record.consumer, record.key)
+        address = address_of(record.consumer, record.key)
         answer = await self._container.answer(
             lambda: self._items.delete_item(
                 address, address, etag=etag, match_condition=MatchConditions.IfNotModified
@@ -77,12 +77,21 @@ class CosmosStore:
         await self._container.close()
 
 
-def _address(consumer: str, key: str) -> str:
+def address_of(consumer: str, key: str) -> str:
+    """Id and partition of a record."""
     return f"{storage_id(consumer)}~{storage_id(key)}"
 
 
 def _item(record: Record) -> dict[str, Any]:
-    item = {"id": _address(record.consumer, record.key), **to_document(record)}
-    if record.status.is_finished and record.expires_at is not None:
-        item["ttl"] = max(1, int(record.expires_at - (record.finished_at or 0)))
-    return item
+    return {
+        "id": address_of(record.consumer, record.key),
+        **to_document(record),
+        **expiry_of(record),
+    }
+
+
+def expiry_of(record: Record) -> dict[str, int]:
+    """The native `ttl` of a finished record, which counts from its last write; none of any other."""
+    if not record.status.is_finished or record.expires_at is None:
+        return {}
+    return {"ttl": max(1, int(record.expires_at - (record.finished_at or 0)))}

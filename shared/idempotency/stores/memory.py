@@ -41,6 +41,10 @@ class MemoryStore:
         del self._records[record.consumer, record.key]
         return True
 
+    def addresses(self) -> list[tuple[str, str]]:
+        """Consumer and key of everything kept."""
+        return list(self._records)
+
     async def close(self) -> None:
         return None
 

@@ -7,8 +7,6 @@ An entity is at most 1 MiB, a text property 64 KiB: results are capped far below
 expiry: `expires_at` is purged by a timer.
 """
 
-from typing import Any
-
 from azure.core import MatchConditions
 from azure.data.tables import UpdateMode
 from azure.data.tables.aio import TableClient
@@ -31,7 +29,7 @@ class TableStore:
         self._table = table
 
     async def read(self, consumer: str, key: str) -> Stored | None:
-        found = await access.read(self._table, *_address(consumer, key))
+        found = await access.read(self._table, *address_of(consumer, key))
         if found is None:
             return None
         entity, age = found
@@ -62,31 +60,16 @@ class TableStore:
         return Stored(record=record, etag=str(answer["etag"]))
 
     async def delete(self, record: Record, etag: str) -> bool:
-        partition, row = _address(record.consumer, record.key)
-        statuses: list[int] = []  # the SDK takes 404 for success; we tell gone from deleted
-
-        def note_status(response: Any) -> None:
-            statuses.append(response.http_response.status_code)
-
-        answer = await access.answer(
-            lambda: self._table.delete_entity(
-                partition,
-                row,
-                etag=etag,
-                match_condition=MatchConditions.IfNotModified,
-                raw_response_hook=note_status,
-            ),
-            self._table,
-        )
-        return answer is None and statuses[-1] != 404
+        return await access.delete(self._table, *address_of(record.consumer, record.key), etag=etag)
 
     async def close(self) -> None:
         await self._table.close()
 
 
-def _address(consumer: str, key: str) -> tuple[str, str]:
+def address_of(consumer: str, key: str) -> tuple[str, str]:
+    """Partition and row of a record."""
     return f"{storage_id(consumer)}~{bucket(key, _BUCKETS):02d}", storage_id(key)
 
 
 def _entity(record: Record) -> dict[str, object]:
-    return access.to_entity(*_address(record.consumer, record.key), to_document(record))
+    return access.to_entity(*address_of(record.consumer, record.key), to_document(record))

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
+from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, HttpResponseError
 from azure.data.tables import EdmType, EntityProperty, TableEntity
 from azure.data.tables.aio import TableClient
@@ -46,9 +47,9 @@ async def answer[T](call: Callable[[], Awaitable[T]], table: TableClient) -> T |
             raise MalformedContent(
                 f"Table Storage cannot hold so much ({code_of(error)})", reason="ContentTooLarge"
             ) from error
-        raise _unavailable(error) from error
+        raise unavailable(error) from error
     except (AzureError, OSError, TimeoutError) as error:
-        raise _unavailable(error) from error
+        raise unavailable(error) from error
 
 
 async def _answer_or_status[T](call: Callable[[], Awaitable[T]]) -> T | int:
@@ -84,6 +85,26 @@ async def read(table: TableClient, partition: str, row: str) -> tuple[TableEntit
     answered_at = parsedate_to_datetime(dates[-1])
     written_at = found.metadata["timestamp"] or answered_at
     return found, max(0.0, (answered_at - written_at).total_seconds())
+
+
+async def delete(table: TableClient, partition: str, row: str, *, etag: str) -> bool:
+    """Delete an entity if it is still the one ``etag`` names; False when it is not, or is gone."""
+    statuses: list[int] = []  # the SDK takes 404 for success; we tell gone from deleted
+
+    def note_status(response: Any) -> None:
+        statuses.append(response.http_response.status_code)
+
+    refused = await answer(
+        lambda: table.delete_entity(
+            partition,
+            row,
+            etag=etag,
+            match_condition=MatchConditions.IfNotModified,
+            raw_response_hook=note_status,
+        ),
+        table,
+    )
+    return refused is None and statuses[-1] != 404
 
 
 def to_entity(partition: str, row: str, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,7 +175,8 @@ def code_of(error: HttpResponseError) -> str:
     return headers.get("x-ms-error-code") or str(getattr(error, "error_code", ""))
 
 
-def _unavailable(error: Exception) -> StoreUnavailable:
+def unavailable(error: Exception) -> StoreUnavailable:
+    """The one translation of what the driver raises."""
     response = getattr(error, "response", None)
     hint = response.headers.get("Retry-After") if response is not None else None
     retry_after = float(hint) if hint and hint.isdecimal() else None
