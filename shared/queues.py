@@ -10,7 +10,7 @@ import azure.functions as func
 from azure.core.exceptions import AzureError, ResourceNotFoundError
 
 from .idempotency import TransientFailure
-from .idempotency.triggers.service_bus import FIRST_ENQUEUED_TIME
+from .idempotency.properties import FIRST_ENQUEUED_TIME
 
 if TYPE_CHECKING:
     from azure.servicebus import ServiceBusMessage

@@ -4,7 +4,6 @@ Every intervention sets a new owner, so that an attempt that still runs is fence
 complete nor renew nor record a step. Every one leaves an audit entry in the record.
 """
 
-import json
 import uuid
 from collections.abc import Mapping
 from typing import Any, Final
@@ -21,7 +20,8 @@ AUDIT: Final = "audit"
 """The property that holds the entries, as JSON text; beside the data it has the reserved prefix."""
 _MOST_ENTRIES = 20
 _LONGEST = 500
-"""Characters of each text in an entry: a record must be kept, whatever somebody types."""
+_MOST_BYTES = 16_000
+"""Limits of an entry's texts, and of all entries: a record must be kept, whatever somebody types."""
 
 
 class Refused(IdempotencyError):
@@ -158,10 +158,9 @@ def _changes(action: str, found: Found, reason: Reason) -> dict[str, Any]:
         attempt=record.attempt,
     )
     kept = [*audit_of(found), entry][-_MOST_ENTRIES:]
-    extra: Mapping[str, Any] = {
-        **record.extra,
-        _property(found): json.dumps(msgspec.to_builtins(kept)),
-    }
+    while len(text := msgspec.json.encode(kept)) > _MOST_BYTES:
+        del kept[0]
+    extra: Mapping[str, Any] = {**record.extra, _property(found): text.decode()}
     return {"owner": f"operator-{uuid.uuid4().hex}", "extra": extra}
 
 

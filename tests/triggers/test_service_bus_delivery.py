@@ -16,6 +16,7 @@ from shared.idempotency import (
     canonical_json,
 )
 from shared.idempotency.events import DeliveryHandled, Event
+from shared.idempotency.properties import DEDUPLICATION_KEY as KEY
 from shared.idempotency.stores.memory import MemoryStore
 from shared.idempotency.triggers import service_bus
 from tests.triggers.doubles import (
@@ -25,7 +26,6 @@ from tests.triggers.doubles import (
     service_bus_message,
 )
 
-KEY = service_bus.DEDUPLICATION_KEY
 ORDER = b'{"order_id": "o-1"}'
 
 

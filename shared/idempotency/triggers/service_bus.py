@@ -16,18 +16,12 @@ from ..consumer import Protected
 from ..errors import ConfigurationError, InvalidKey
 from ..fingerprint import Fingerprint, canonical_json
 from ..keys import checked
+from ..properties import DEDUPLICATION_KEY, FIRST_ENQUEUED_TIME, FORCED
 from ..records import Delivery
 from .pacing import Pacing
 from .protecting import Handler
 from .settling import settle
 from .trace_context import trace_parent
-
-DEDUPLICATION_KEY = "Deduplication-Key"
-"""Application property that wins over MessageId: for re-sends that need a MessageId of their own."""
-FIRST_ENQUEUED_TIME = "First-Enqueued-Time"
-"""Application property of a re-send: when the message was first enqueued, ISO 8601."""
-FORCED = "Forced-Resend"
-"""Application property of an operator's forced re-send: the text `true`."""
 
 _ACTIONS = "actions"
 
