@@ -62,7 +62,7 @@ class PaymentsApp:
         eventually(settled, within=within, what="the subscription of payments is empty")
 
 
-@pytest.fixture(scope="module", params=["table", "cosmos"])
+@pytest.fixture(scope="module", params=["table", pytest.param("cosmos", marks=pytest.mark.slow)])
 def payments(request: pytest.FixtureRequest) -> Iterator[PaymentsApp]:
     azurite: Azurite = request.getfixturevalue("azurite")
     on_cosmos = request.param == "cosmos"
@@ -125,6 +125,23 @@ def test_given_a_declined_card_then_the_message_is_dead_lettered_with_the_reason
     )
     assert letter.reason == "CardDeclined"
     assert payments.provider.charges(order_id) == ()
+
+
+def test_given_an_outage_then_messages_are_paced_and_none_is_dead_lettered_or_charged_twice(
+    payments: PaymentsApp, order_id: str
+) -> None:
+    dead = payments.app.broker.counts(SUBSCRIPTION).dead
+    refused = payments.provider.faults.struck["outage"]
+    payments.provider.faults.outage()
+    began = time.monotonic()
+    payments.publish(order_id)
+    payments.provider.wait_for(lambda p: p.faults.struck["outage"] >= refused + 3, timeout=30)
+    paced = time.monotonic() - began
+    payments.provider.faults.outage(on=False)
+    payments.all_settled()
+    assert paced > 2 * 3, "each delivery is left until its lock ends"
+    assert len(payments.provider.charges(order_id)) == 1
+    assert payments.app.broker.counts(SUBSCRIPTION).dead == dead
 
 
 def test_given_nothing_to_pay_then_nobody_is_charged(payments: PaymentsApp, order_id: str) -> None:

@@ -19,14 +19,18 @@ from shared.idempotency import (
     Rerun,
     ResultCodec,
     TakeoverPolicy,
+    VersionGuard,
+    apply_if_newer,
     current_attempt,
 )
 from shared.idempotency.rehearsal import Process, Report, rehearse
 from shared.idempotency.running import as_work
 from shared.idempotency.stores.memory_inbox import MemoryInbox
+from shared.idempotency.stores.memory_state import MemoryStateStore
 from shared.order_events import ORDER_PLACED, OrderEvent
 from shared.orders import Order
 from shared.payments import PaymentProvider, Receipt, charge_order
+from shared.timelines import with_event
 
 type Work = Callable[[], Awaitable[Any]]
 
@@ -209,6 +213,31 @@ async def test_place_order_makes_one_order_whatever_goes_wrong() -> None:
         effects=["placed"],
         count=placed,
         store=MemoryInbox,
+        crashes=2,
+    )
+    assert report.ok, report
+
+
+async def test_order_timeline_tells_an_event_once_whatever_goes_wrong() -> None:
+    event = OrderEvent(
+        id="e-1",
+        source="orders",
+        type=ORDER_PLACED,
+        subject="o-1",
+        time=datetime(2026, 1, 1, tzinfo=UTC),
+        version=1,
+    )
+
+    def told(store: MemoryStateStore) -> dict[str, int]:
+        return {"told": sum(len(line["entries"]) for line in store.documents().values())}
+
+    report = await rehearse(
+        lambda process: VersionGuard("order_timeline", process.store, clock=process.clock),
+        lambda process: as_work(lambda: apply_if_newer(with_event(event))),
+        DELIVERY,
+        effects=["told"],
+        count=told,
+        store=lambda clock: MemoryStateStore(),
         crashes=2,
     )
     assert report.ok, report
