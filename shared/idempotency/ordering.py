@@ -90,6 +90,17 @@ class VersionGuard:
             clock=self._clock,
         )
 
+    async def apply(self, state: State) -> Handled[None]:
+        """Apply a state on behalf of another consumer's handler, which may be run again.
+
+        Its delivery goes by the state's id. Raises as handle() does.
+        """
+
+        async def propose() -> None:
+            apply_if_newer(state)
+
+        return await self.handle(Delivery(key=state.id), propose, ResultCodec(type(None)))
+
     async def _handle[R](self, delivery: Delivery, work: Callable[[], Awaitable[R]]) -> Handled[R]:
         checked(delivery.key)
         try:
@@ -151,7 +162,7 @@ class VersionGuard:
         if delivery.redelivered or not self._create_first:
             current = await application.read()
         for _ in range(_TURNS):
-            there = current.version if current else None
+            there = current.version_in(state.version_in) if current else None
             match standing(state.version, there):
                 case Standing.NEWER:
                     if await application.written_over(current):

@@ -28,11 +28,15 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     ``document`` holds JSON values, and should hold what the id is made of. It may be a Change, for
     sources that are in order, such as sessions: what arrives out of order is stale and is then
     missing from what the changes add up to. Raises MalformedContent for any other version.
+
+    ``version_in`` names the property that holds the version. Where several sources change one thing,
+    each has its own version there, and changes the properties that are its own alone.
     """
 
     id: str
     version: int
     document: Document | Change
+    version_in: str = VERSION
 
     def __post_init__(self) -> None:
         checked(self.id, what="id of a state")
@@ -43,12 +47,18 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     def following(self, current: Document | None) -> dict[str, Any]:
         """The document to be written where ``current`` is."""
-        document = self.document(current) if callable(self.document) else self.document
-        if document.get(VERSION, self.version) != self.version:
+        name = self.version_in
+        allowed = [self.version]
+        document = self.document
+        if callable(document):
+            if current and name in current:
+                allowed.append(current[name])  # carried over with everything else
+            document = document(current)
+        if document.get(name, self.version) not in allowed:
             raise ConfigurationError(
-                f"property {VERSION} of a state's document is the state's version, or is left out"
+                f"property {name} of a state's document is the state's version, or is left out"
             )
-        return {**document, VERSION: self.version}
+        return {**document, name: self.version}
 
 
 class StoredState(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,11 +70,15 @@ class StoredState(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def version(self) -> int | None:
         """Its version; None in a document that was written without one."""
-        version = self.document.get(VERSION)
+        return self.version_in(VERSION)
+
+    def version_in(self, name: str) -> int | None:
+        """The version in that property of its document."""
+        version = self.document.get(name)
         if version is None or (isinstance(version, int) and not isinstance(version, bool)):
             return version
         raise ConfigurationError(
-            f"property {VERSION} of a guarded document is {type(version).__name__}, no whole number"
+            f"property {name} of a guarded document is {type(version).__name__}, no whole number"
         )
 
 

@@ -92,9 +92,9 @@ def answer(handled: Handled[RecordedResponse], own: func.HttpResponse | None) ->
         case _ if handled.result is not None:
             return handled.result.replayed()
         case Outcome.FAILED:
-            return _refused_for_good(handled)
+            return refused_for_good(handled)
         case Outcome.DUPLICATE if handled.failed:
-            return _marked_as_replayed(_refused_for_good(handled))
+            return _marked_as_replayed(refused_for_good(handled))
         case Outcome.PROCESSED | Outcome.DUPLICATE | Outcome.STALE:
             detail = "the request was processed; its response was too large to be kept"
             return problem(409, "response-not-kept", detail)
@@ -110,7 +110,8 @@ def answer(handled: Handled[RecordedResponse], own: func.HttpResponse | None) ->
             return problem(409, "too-old", handled.description)
 
 
-def _refused_for_good(handled: Handled[Any]) -> func.HttpResponse:
+def refused_for_good(handled: Handled[Any]) -> func.HttpResponse:
+    """The answer to a PermanentFailure, and to each duplicate of it."""
     detail = ": ".join(part for part in (handled.reason, handled.description) if part)
     return problem(422, "refused", detail)
 

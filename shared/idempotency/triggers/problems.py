@@ -2,6 +2,7 @@
 
 import json
 import math
+from typing import Any
 
 import azure.functions as func
 
@@ -12,6 +13,10 @@ TYPES = {
     "key-missing": "The route requires an Idempotency-Key header, and the request has none.",
     "key-invalid": "The Idempotency-Key is not 1 to 255 characters of printable ASCII.",
     "key-reused": "The key was used before with another method, path, query or body. Use a new key.",
+    "event-changed": "An event of this id came before with other content. Send it under a new id.",
+    "signature-invalid": "The webhook's signature is missing, wrong, or more than five minutes old.",
+    "format-unsupported": "The content type is none of those the route takes.",
+    "events-failed": "Some events of the batch were not processed; the member `events` tells which.",
     "in-flight": "The original request is still running. Wait as Retry-After says, then send again.",
     "response-not-kept": "The request was processed, but its response was too large to be replayed.",
     "refused": "The request was refused for good, and so is every repetition; the detail says why.",
@@ -30,6 +35,10 @@ _TITLES = {
     "key-missing": "The request has no Idempotency-Key",
     "key-invalid": "The Idempotency-Key cannot be used",
     "key-reused": "The Idempotency-Key was used before for another request",
+    "event-changed": "The event's id was used before for another event",
+    "signature-invalid": "The request is not signed by its sender",
+    "format-unsupported": "The content type is not supported",
+    "events-failed": "Not all events were processed",
     "in-flight": "The original request is still being processed",
     "response-not-kept": "The request was processed",
     "refused": "The request was refused for good",
@@ -51,13 +60,18 @@ def problem(
     *,
     title: str | None = None,
     retry_after: float | None = None,
+    **members: Any,
 ) -> func.HttpResponse:
-    """A refusal: ``name`` is the stable last part of its type, ``retry_after`` in seconds."""
+    """A refusal: ``name`` is the stable last part of its type, ``retry_after`` in seconds.
+
+    ``members`` are further members of the body, of the problem's own.
+    """
     body = {
         "type": _TYPES + name,
         "title": title or _TITLES.get(name, "The request failed"),
         "status": status,
         "detail": detail,
+        **members,
     }
     headers = {"Cache-Control": "no-store"}
     if retry_after is not None:
