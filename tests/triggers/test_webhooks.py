@@ -25,7 +25,7 @@ from shared.idempotency import (
 )
 from shared.idempotency.stores.memory import MemoryStore
 from shared.idempotency.triggers import webhooks
-from shared.idempotency.triggers.webhooks import StandardWebhooks
+from shared.idempotency.triggers.standard_webhooks import StandardWebhooks
 from tests.triggers.doubles import NAME, DownStore, Told, consumer_over
 from tests.triggers.http_route import PATIENT, problem_of
 from tests.triggers.webhook_sender import URL, a_secret, signed, signed_headers

@@ -76,6 +76,21 @@ class Handler:
         exposed.__annotations__ = {**self.function.__annotations__, **added, "return": returns}
         return protected
 
+    def expose_instead[W: Callable[..., Any]](self, protected: W, **annotations: Any) -> W:
+        """Show ``protected`` to the worker under the function's name, with its own parameters.
+
+        For adapters whose handler takes something else than the trigger hands over, and only that:
+        raises ConfigurationError when the function has another parameter. ``annotations`` are those of
+        ``protected``, its ``returns`` included.
+        """
+        if len(self.signature.parameters) != 1:
+            raise ConfigurationError(f"{self.name} takes one parameter, {self.parameter!r}")
+        exposed: Any = protected
+        for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+            setattr(exposed, name, getattr(self.function, name, None))
+        exposed.__annotations__ = {"return": annotations.pop("returns"), **annotations}
+        return protected
+
     def _message_parameter(self, message_type: type[Any]) -> str:
         """The parameter of that type; without annotations the first, as the host would have it."""
         for name in self.signature.parameters:

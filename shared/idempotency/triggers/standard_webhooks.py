@@ -9,13 +9,10 @@ from collections.abc import Sequence
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from ..errors import ConfigurationError
+from .webhooks import SignatureInvalid
 
 _LEAST_SECRET, _LARGEST_SECRET = 24, 64
 """Bytes, as the specification has them."""
-
-
-class SignatureInvalid(Exception):
-    """A request that its alleged sender did not sign, or signed too long ago."""
 
 
 class StandardWebhooks:

@@ -18,18 +18,19 @@ from .http_response import refusal
 from .problems import problem
 from .protecting import Handler
 from .pushed import LARGEST_EVENT, acknowledgement, too_large
-from .standard_webhooks import SignatureInvalid, StandardWebhooks
 from .trace_context import trace_parent
-
-__all__ = ["SignatureInvalid", "StandardWebhooks", "Verifier", "idempotent"]
 
 type Decorator = Callable[
     [Callable[..., Any]], Callable[..., Coroutine[Any, Any, func.HttpResponse]]
 ]
 
 
+class SignatureInvalid(Exception):
+    """A request that its alleged sender did not sign, or signed too long ago."""
+
+
 class Verifier(Protocol):
-    """Tells signed requests from others."""
+    """Tells signed requests from others; `standard_webhooks` has one."""
 
     def verify(self, body: bytes, headers: dict[str, str]) -> str:
         """The sender's id for the event; raises SignatureInvalid. Header names are in lower case."""
