@@ -3,12 +3,13 @@
 import functools
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from shared.idempotency import (
+    ConfigurationError,
     Consumer,
     Effects,
     Inbox,
@@ -20,12 +21,15 @@ from shared.idempotency import (
     VersionGuard,
     all_of,
 )
+from shared.idempotency.entities import EntityStates
 from shared.idempotency.outbox import OutboxStore
 from shared.idempotency.stores.observed import ObservedInbox, ObservedStore
 from shared.idempotency.stores.observed_state import ObservedStateStore
 from shared.idempotency.telemetry import Links, Logs, Metrics
+from shared.idempotency.triggers.event_grid import SetAside
 from shared.idempotency.triggers.service_bus import Settlement
 from shared.idempotency.triggers.settlement import BindingSettlement, QuarantineSettlement
+from shared.idempotency.triggers.standard_webhooks import StandardWebhooks
 from shared.orders import changed_fields
 from shared.payments import PaymentProvider
 from shared.queues import SendOrder, ServiceBusQueues, StorageQueues
@@ -37,6 +41,9 @@ if TYPE_CHECKING:
     from azure.servicebus.aio import ServiceBusClient
     from azure.storage.queue.aio import QueueServiceClient
 
+_WEBHOOKS_ARE_REPEATED = 4 * 24 * 3600.0
+"""Seconds, rounded up."""
+
 _ANSWER_WITHIN = 10
 """Seconds for a connection and for an answer of a store; far below a lease."""
 
@@ -46,6 +53,15 @@ class Payments(NamedTuple):
 
     charge_payment: Consumer
     provider: PaymentProvider
+
+
+class Webhooks(NamedTuple):
+    """How the provider tells what became of a charge."""
+
+    verifier: StandardWebhooks
+    payment_webhook: Consumer
+    order_payment: VersionGuard
+    send_fulfilment: Callable[[str], Awaitable[None]]
 
 
 class App(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +77,9 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
     stock_level_changed: VersionGuard
     order_timeline: VersionGuard
     payments: "Payments | None"
+    webhooks: "Webhooks | None"
+    order_status_changed: VersionGuard
+    quarantine_event: SetAside
     send_order: SendOrder
     storage_queues: StorageQueues
 
@@ -112,6 +131,14 @@ def build(environment: Mapping[str, str] = os.environ) -> App:
             "order_timeline", stores.timelines, policy=settings.policy, observer=observer
         ),
         payments=_payments(settings, stores.records, observer),
+        webhooks=_webhooks(settings, stores, queues, observer),
+        order_status_changed=VersionGuard(
+            "order_status_changed",
+            EntityStates(stores.orders),
+            policy=settings.policy,
+            observer=observer,
+        ),
+        quarantine_event=functools.partial(queues.quarantine_event, settings.quarantine_queue),
         send_order=send_order,
         storage_queues=storage_queues,
     )
@@ -191,6 +218,34 @@ def _payments(settings: Settings, records: Store, observer: Observer) -> Payment
         observer=observer,
     )
     return Payments(consumer, provider)
+
+
+def _webhooks(
+    settings: Settings, stores: _Stores, queues: ServiceBusQueues, observer: Observer
+) -> Webhooks | None:
+    """Webhooks, where the provider's secret is known and there is a queue to go on with."""
+    if not settings.webhook_secrets or settings.service_bus is None:
+        return None
+    if settings.policy.retention < _WEBHOOKS_ARE_REPEATED:
+        raise ConfigurationError(
+            f"app setting IDEMPOTENCY_RETENTION_DAYS is {settings.policy.retention / 86400:g}, but "
+            "webhooks are repeated for 75 hours: keep their records for 4 days at least"
+        )
+    try:
+        verifier = StandardWebhooks(settings.webhook_secrets)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"app setting PAYMENT_WEBHOOK_SECRETS: {error}") from error
+    return Webhooks(
+        verifier,
+        Consumer("payment_webhook", stores.records, policy=settings.policy, observer=observer),
+        VersionGuard(
+            "order_payment",
+            EntityStates(stores.orders),
+            policy=settings.policy,
+            observer=observer,
+        ),
+        functools.partial(queues.send_fulfilment, settings.fulfilment_queue),
+    )
 
 
 def _settlement(settings: Settings, queues: ServiceBusQueues) -> Settlement:

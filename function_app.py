@@ -2,7 +2,7 @@
 
 import azure.functions as func
 
-from blueprints import inventory, operations, orders, payments, timelines
+from blueprints import inventory, operations, order_status, orders, payments, timelines, webhooks
 from bootstrap import build
 
 app = func.FunctionApp(http_auth_level=func.AuthLevel.FUNCTION)
@@ -11,4 +11,6 @@ orders.register(app, parts)
 inventory.register(app, parts)
 timelines.register(app, parts)
 payments.register(app, parts)
+webhooks.register(app, parts)
+order_status.register(app, parts)
 operations.register(app, parts)

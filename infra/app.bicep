@@ -18,6 +18,7 @@ param applicationInsightsConnectionString string
 
 @description('Empty: nobody is charged, and the function that would do so is not registered.')
 param paymentProviderUrl string
+param keyVaultName string
 
 // The host's own, and how its triggers and our clients sign in: each connection is an address, the word
 // managedidentity and the identity's client id. FUNCTIONS_WORKER_RUNTIME and FUNCTIONS_EXTENSION_VERSION
@@ -39,6 +40,7 @@ var names = {
   ORDERS_QUEUE: 'orders'
   ORDERS_STORAGE_QUEUE: 'orders'
   QUARANTINE_QUEUE: 'quarantine'
+  FULFILMENT_QUEUE: 'fulfilment'
   STOCK_QUEUE: 'stock-levels'
   ORDER_EVENTS_TOPIC: 'order-events'
   TIMELINE_SUBSCRIPTION: 'order-timeline'
@@ -68,6 +70,12 @@ var payments = {
   PAYMENT_PROVIDER_URL: paymentProviderUrl
   PAYMENT_TIMEOUT_SECONDS: '10'
   PAYMENT_SETTLE_SECONDS: '20'
+}
+
+// The secret is the provider's: it is stored by hand (README.md), and until then the webhook is off.
+var senders = {
+  PAYMENT_WEBHOOK_SECRETS: '@Microsoft.KeyVault(VaultName=${keyVaultName};SecretName=payment-webhook-secrets)'
+  EVENT_ORIGINS: 'eventgrid.azure.net'
 }
 
 var cosmos = {
@@ -134,7 +142,7 @@ resource settings 'Microsoft.Web/sites/config@2024-04-01' = {
   // checkov:skip=CKV_AZURE_222: asks for the site's `web` configuration; this is the list of app settings
   parent: app
   name: 'appsettings'
-  properties: union(connections, names, idempotency, payments, store == 'cosmos' ? cosmos : {})
+  properties: union(connections, names, idempotency, payments, senders, store == 'cosmos' ? cosmos : {})
 }
 
 // Publishing is by identity too: no password for FTP or for the deployment site.

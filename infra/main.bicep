@@ -109,6 +109,7 @@ module app 'app.bicep' = {
     deploymentContainerUri: storage.outputs.deploymentContainerUri
     serviceBusFullyQualifiedNamespace: serviceBus.outputs.fullyQualifiedNamespace
     paymentProviderUrl: paymentProviderUrl
+    keyVaultName: keyVault.outputs.name
     applicationInsightsConnectionString: monitoring.outputs.connectionString
   }
   // The host reads its storage while it starts: it may do so only once the roles are there.

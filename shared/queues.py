@@ -11,6 +11,7 @@ from azure.core.exceptions import AzureError, ResourceNotFoundError
 
 from .idempotency import TransientFailure
 from .idempotency.properties import FIRST_ENQUEUED_TIME
+from .idempotency.triggers.event_grid import Arrived
 
 if TYPE_CHECKING:
     from azure.servicebus import ServiceBusMessage
@@ -45,6 +46,26 @@ class ServiceBusQueues:
         from azure.servicebus import ServiceBusMessage
 
         message = ServiceBusMessage(body, message_id=order_id, content_type="application/json")
+        await self.send(queue, message)
+
+    async def send_fulfilment(self, queue: str, order_id: str) -> None:
+        """Ask for an order to be fulfilled; every repetition is the same message."""
+        await self.send_order(queue, order_id, json.dumps({"order_id": order_id}).encode())
+
+    async def quarantine_event(
+        self, queue: str, event: Arrived, reason: str, description: str
+    ) -> None:
+        """Send an event of Event Grid's that can never be handled, with the reason beside it."""
+        from azure.servicebus import ServiceBusMessage
+
+        body = json.dumps(event.to_dict(), default=str).encode()
+        properties: dict[str | bytes, Any] = {
+            "DeadLetterReason": reason,
+            "DeadLetterErrorDescription": description,
+        }
+        message = ServiceBusMessage(
+            body, content_type="application/json", application_properties=properties
+        )
         await self.send(queue, message)
 
     async def quarantine(

@@ -1,5 +1,6 @@
 """The app's settings: read once from a mapping, checked, and named in every complaint."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -8,6 +9,8 @@ import msgspec
 from .idempotency.errors import ConfigurationError
 from .idempotency.records import Policy
 from .idempotency.triggers.pacing import Pacing
+
+_log = logging.getLogger("app.settings")
 
 
 class Connection(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,11 +58,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     timeline_subscription: str
     payments: PaymentSettings | None
     payments_subscription: str
+    fulfilment_queue: str
+    webhook_secrets: tuple[str, ...]
+    event_origins: tuple[str, ...]
     settlement: Literal["binding", "quarantine-queue"]
     policy: Policy
     pacing: Pacing
     telemetry: str | None
     telemetry_by_worker: bool
+
+    def __repr__(self) -> str:
+        """Without anything: some of it is secret."""
+        return f"Settings(store={self.store})"
 
     @classmethod
     def read(cls, values: Mapping[str, str]) -> "Settings":
@@ -90,6 +100,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             timeline_subscription=_text(values, "TIMELINE_SUBSCRIPTION", "order-timeline"),
             payments=_payments(values, policy),
             payments_subscription=_text(values, "PAYMENTS_SUBSCRIPTION", "payments"),
+            fulfilment_queue=_text(values, "FULFILMENT_QUEUE", "fulfilment"),
+            webhook_secrets=_secrets(values, "PAYMENT_WEBHOOK_SECRETS"),
+            event_origins=tuple(_text(values, "EVENT_ORIGINS", "eventgrid.azure.net").split()),
             settlement=_choice(values, "SERVICEBUS_SETTLEMENT", ("binding", "quarantine-queue")),
             policy=policy,
             pacing=Pacing(
@@ -191,6 +204,19 @@ def _payments(values: Mapping[str, str], policy: Policy) -> PaymentSettings | No
     if url and not url.startswith(("https://", "http://")):
         raise ConfigurationError("app setting PAYMENT_PROVIDER_URL must begin with https://")
     return PaymentSettings(url=url, timeout=timeout, settle=settle) if url else None
+
+
+def _secrets(values: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """Secrets with blanks between them; none where Key Vault does not have them yet.
+
+    A reference that could not be resolved stands in the setting as it was written. That is how it is
+    until somebody has stored the secret, and nothing to keep the whole app from starting.
+    """
+    value = values.get(name) or ""
+    if value.startswith("@Microsoft.KeyVault("):
+        _log.warning("app setting %s: Key Vault has no such secret; its function is off", name)
+        return ()
+    return tuple(value.split())
 
 
 def _text(values: Mapping[str, str], name: str, default: str) -> str:

@@ -16,6 +16,7 @@ _EXAMPLES = {
     "storageAccountName": "stexample",
     "serviceBusFullyQualifiedNamespace": "sb-example.servicebus.windows.net",
     "cosmosEndpoint": "https://cosmos-example.documents.azure.com:443/",
+    "keyVaultName": "kv-example",
     "paymentProviderUrl": "https://payments.example.com",
     "applicationInsightsConnectionString": "InstrumentationKey=00000000-0000-0000-0000-000000000000",
 }

@@ -15,7 +15,13 @@ import msgspec
 
 from .attempt import Attempt, current_attempt, enter
 from .clock import Clock, SystemClock, finished_within, jittered
-from .errors import ConfigurationError, DeadlineExceeded, PermanentFailure, StoreUnavailable
+from .errors import (
+    ConfigurationError,
+    DeadlineExceeded,
+    PermanentFailure,
+    StoreUnavailable,
+    TransientFailure,
+)
 from .events import HandlerRan, Observer, ignore, observed, undisturbed
 from .fencing import answered
 from .keys import checked
@@ -90,16 +96,26 @@ class VersionGuard:
             clock=self._clock,
         )
 
-    async def apply(self, state: State) -> Handled[None]:
+    async def apply(self, state: State) -> Outcome:
         """Apply a state on behalf of another consumer's handler, which may be run again.
 
-        Its delivery goes by the state's id. Raises as handle() does.
+        `processed`, `duplicate` or `stale`; its delivery goes by the state's id. Raises StoreUnavailable,
+        whatever a Change raises, and TransientFailure when others kept changing the document.
         """
 
         async def propose() -> None:
             apply_if_newer(state)
 
-        return await self.handle(Delivery(key=state.id), propose, ResultCodec(type(None)))
+        handled = await self.handle(Delivery(key=state.id), propose, ResultCodec(type(None)))
+        match handled.outcome:
+            case Outcome.FAILED:
+                raise PermanentFailure(handled.reason, handled.description)
+            case Outcome.IN_FLIGHT:
+                raise TransientFailure(
+                    f"{self.name}: others kept changing the document",
+                    retry_after=handled.retry_after,
+                )
+        return handled.outcome
 
     async def _handle[R](self, delivery: Delivery, work: Callable[[], Awaitable[R]]) -> Handled[R]:
         checked(delivery.key)

@@ -35,6 +35,7 @@ NEEDED_BY_CLIENT: Mapping[str, set[str]] = {
     "azure.storage.queue": {QUEUE_CONTRIBUTOR},
 }
 NEEDED_BY_TRIGGER: Mapping[str, set[str]] = {
+    "eventGridTrigger": set(),  # Event Grid pushes, with a key of the host's
     "http": set(),
     "httpTrigger": set(),
     "queueTrigger": {QUEUE_CONTRIBUTOR},

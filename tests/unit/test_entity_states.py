@@ -50,14 +50,14 @@ class Orders:
             return {**order, "payment": status}
 
         state = State(id=key, version=version, document=change, version_in="payment_version")
-        return (await self.clock.run(self.payments.apply(state))).outcome
+        return await self.clock.run(self.payments.apply(state))
 
     async def ship(self, key: str, version: int) -> Outcome:
         def change(order: Document | None) -> Document:
             return {**(order or {}), "shipped": True}
 
         state = State(id=key, version=version, document=change, version_in="shipment_version")
-        return (await self.clock.run(self.shipments.apply(state))).outcome
+        return await self.clock.run(self.shipments.apply(state))
 
     async def order(self, key: str) -> Document:
         found = await self.store.read(key, storage_id(key))
@@ -137,8 +137,22 @@ async def test_given_a_change_that_refuses_when_it_is_applied_then_the_refusal_i
         raise PermanentFailure("AmountMismatch")
 
     state = State(id="o-1", version=1, document=refuse, version_in="payment_version")
-    handled = await orders.clock.run(orders.payments.apply(state))
-    assert (handled.outcome, handled.reason) == (Outcome.FAILED, "AmountMismatch")
+    with pytest.raises(PermanentFailure, match="AmountMismatch"):
+        await orders.clock.run(orders.payments.apply(state))
+
+
+async def test_given_others_keep_changing_it_when_a_state_is_applied_then_it_is_for_another_time() -> (
+    None
+):
+    class Busy(EntityStates):
+        async def replace(self, id_: str, document: Document, etag: str) -> bool:
+            return False
+
+    orders = Orders()
+    await orders.place("o-1")
+    orders.payments = VersionGuard("pay", Busy(orders.store), clock=orders.clock)
+    with pytest.raises(TransientFailure):
+        await orders.pay("o-1", 1)
 
 
 def test_given_a_change_that_sets_another_version_when_it_follows_then_it_is_refused() -> None:
