@@ -47,7 +47,7 @@ reconciliation are not driven yet: a scenario's ``consumer`` is the place for th
 **How to read a trace.** Each line: number, virtual time, delivery (``B#2`` is the second delivery of
 message B), what it asked for, what came of it. Lines with FAULT are the faults; "request 9 may land
 later" comes back as "request 9 lands late"; the last line names the promise that does not hold.
-`replay` runs a violation's choices again, for a debugger.
+`replay` runs a violation's choices again, up to any of them, and tells what might follow.
 
 **Why merging states is sound.** Everything between two decisions is deterministic, so where a delivery
 stands follows from what it was told; that, the store's content, times relative to now, late requests
@@ -58,7 +58,7 @@ a consumer with another source of chance is refused, not explored wrongly.
 
 from .scenario import CONSUMER, KEY, Form, Message, Scenario
 from .scenarios import DEFAULT, QUICK
-from .search import Exploration, Violation, explore, replay, simplest
+from .search import Exploration, Replay, Violation, explore, replay, simplest
 from .situation import Choice
 
 __all__ = [
@@ -70,6 +70,7 @@ __all__ = [
     "Exploration",
     "Form",
     "Message",
+    "Replay",
     "Scenario",
     "Violation",
     "explore",

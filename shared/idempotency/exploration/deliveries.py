@@ -70,7 +70,7 @@ class Deliveries:
         message = self._scenario.messages[index]
         self.handed_out[index] += 1
         number = self.handed_out[index]
-        if number > self._scenario.faults + 3:
+        if number > self._scenario.policy.max_delivery_count:
             raise Broken(f"message {message.name} comes back for ever and is never settled")
         group = self._group()
         process = Process(index, message, number, group)

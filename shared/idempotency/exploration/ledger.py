@@ -3,6 +3,7 @@
 A promise that does not hold raises `Broken` at the very step that breaks it.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -82,12 +83,15 @@ class Ledger:
         """The append-only log of effects."""
         self.acknowledged = 0
 
-    def summary(self) -> tuple[Any, ...]:
-        """What of the past bears on the promises still to be kept."""
+    def summary(self, alive: Collection[str] = ()) -> tuple[Any, ...]:
+        """What of the past bears on the promises still to be kept; ``alive``: owners told of elsewhere."""
         return (
             self.acknowledged > 0,
-            frozenset(run.content for run in self.executed if not run.forgotten),
-            sum(not run.may_be_repeated for run in self.executed),
+            frozenset(
+                (run.content, run.may_be_repeated, run.forgotten)
+                for run in self.executed
+                if run.owner not in alive
+            ),
         )
 
     def appearance(self, now: float) -> object:
@@ -103,7 +107,7 @@ class Ledger:
     def wrote(self, record: Record, etag: str, now: float, *, insert: bool) -> None:
         """A write took effect; ``record.owner`` is the attempt that asked for it."""
         before = self.held
-        if before is None and not insert:
+        if before is None and record.status is not Status.IN_PROGRESS:
             raise Broken(f"a record that was gone came back as {record.status}")
         if before is not None:
             if insert:

@@ -81,6 +81,7 @@ class Machine:
             process.asked_at = process.asked_at if process.retrying else self.now
             process.retrying = False
             process.claims += call.identity is not None
+        process.looks = process.waiting
         if process.waiting:
             process.waiting = False
             point.looks = True
@@ -154,6 +155,8 @@ class Machine:
         if told[0] == "answer" and point.task is process.main and process.is_deciding():
             story: Any = (told, self.now - process.asked_at, process.claims, len(process.owners))
             process.story_began_at = self.now
+            process.points = 0
+            process.heard = {etag: 0 for etag, at in process.heard.items() if at == point.ordinal}
         else:
             story = (process.story, point.ordinal, told, self.now - process.story_began_at)
         process.story = self._interned.number(story)

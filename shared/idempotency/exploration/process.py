@@ -53,6 +53,8 @@ class Process:
         """When its main task first issued the request it is at, which may be a retry."""
         self.retrying = False
         self.claims = 0
+        self.looks = False
+        """Its last call was such a look."""
         self.waiting = False
         """It pauses because of another attempt; its next call is a look whether that goes on."""
 

@@ -10,7 +10,7 @@ from ..documents import RESERVED, from_document
 from ..errors import ConfigurationError
 from ..inbox_store import Operation, Refused, StoredDocument
 from ..records import Record, Status, Stored
-from .ledger import Ledger
+from .ledger import Broken, Ledger
 from .machine import Machine
 from .process import Call
 from .scenario import CONSUMER, KEY, InboxUnderTest, StoreUnderTest
@@ -60,8 +60,11 @@ class ExploredStore:
         return stored
 
     async def replace(self, record: Record, etag: str) -> Stored | None:
-        if record.status is Status.IN_PROGRESS:
-            self._ledger.renewal_asked(record, self._machine.now)
+        if record.status is Status.IN_PROGRESS and not self._machine.running().cut_off:
+            try:
+                self._ledger.renewal_asked(record, self._machine.now)
+            except Broken as broken:
+                self._machine.break_(str(broken))
 
         def apply() -> Stored | None:
             return self._wrote(record, at_once(self._store.replace(record, etag)))

@@ -1,11 +1,12 @@
 """Goes through all schedules of a scenario, depth first, each from the start; equal states once."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from ..errors import ConfigurationError
+from ..records import Record
 from .execution import Execution
 from .machine import Interned, Line
 from .scenario import Scenario
@@ -27,6 +28,20 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
         lines = [f"{self.scenario}: {self.promise}"]
         lines += [f"{number:4}  {line}" for number, line in enumerate(self.trace, 1)]
         return "\n".join(lines)
+
+
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule up to some point: its trace, how things stand there, and what might follow.
+
+    ``record`` is what the store then holds, ``now`` the virtual time in seconds.
+    """
+
+    trace: tuple[Line, ...]
+    promise: str | None
+    """The promise that does not hold, if so."""
+    record: Record | None
+    now: float
+    next: tuple[Choice, ...]
 
 
 class Exploration(msgspec.Struct, kw_only=True):
@@ -56,13 +71,15 @@ def explore(
     progress: Progress | None = None,
     most_violations: int = 1,
     most_seconds: float | None = None,
+    merge: bool = True,
 ) -> Exploration:
     """Explore every schedule of ``scenario`` and stop after ``most_violations``.
 
-    ``progress`` is told about once a second. ``most_seconds`` stops it early (then ``complete`` is
-    False). It blocks: call it outside of a running event loop, or in a thread of its own.
+    ``progress`` is told about once a second. ``most_seconds``, of processor time, stops it early (then
+    ``complete`` is False). ``merge`` False goes through schedules again that come to an equal state:
+    only for the smallest scenarios. It blocks until it is done, and may be called from a coroutine.
     """
-    return _Search(scenario, progress, most_violations, most_seconds).run()
+    return _Search(scenario, progress, most_violations, most_seconds, merge).run()
 
 
 def simplest(scenario: Scenario) -> Exploration:
@@ -74,8 +91,8 @@ def simplest(scenario: Scenario) -> Exploration:
     return explore(scenario)
 
 
-def replay(scenario: Scenario, choices: tuple[Choice, ...]) -> Execution:
-    """The schedule made of ``choices``, with its trace."""
+def replay(scenario: Scenario, choices: Sequence[Choice]) -> Replay:
+    """The schedule made of ``choices``."""
     running = Running()
     with deterministic(running):
         return _replayed(scenario, running, choices)
@@ -96,11 +113,13 @@ class _Search:
         progress: Progress | None,
         most_violations: int,
         most_seconds: float | None,
+        merge: bool,
     ) -> None:
         self._scenario = scenario
         self._progress = progress
         self._most_violations = most_violations
         self._most_seconds = most_seconds
+        self._merge = merge
         self._interned = Interned()
         self._seen: set[object] = set()
         self._found = Exploration(scenario=scenario.name, faults=scenario.faults)
@@ -148,10 +167,12 @@ class _Search:
         while execution.broken is None:
             state = execution.situation.state()
             if state in self._seen:
-                found.merged += 1
                 if any(step.state == state for step in path):
                     execution.machine.break_("the deliveries go round for ever")
-                break
+                    break
+                if self._merge:
+                    found.merged += 1
+                    break
             self._seen.add(state)
             choices = execution.situation.choices()
             if not choices:
@@ -171,16 +192,30 @@ class _Search:
             self._violated(execution.broken, tuple(step.chosen for step in path))
 
     def _violated(self, promise: str, choices: tuple[Choice, ...]) -> None:
-        trace = tuple(_replayed(self._scenario, self._running, choices).trace)
+        replayed = _replayed(self._scenario, self._running, choices)
         self._found.violations.append(
-            Violation(scenario=self._scenario.name, promise=promise, choices=choices, trace=trace)
+            Violation(
+                scenario=self._scenario.name,
+                promise=promise,
+                choices=choices,
+                trace=replayed.trace,
+            )
         )
 
 
-def _replayed(scenario: Scenario, running: Running, choices: tuple[Choice, ...]) -> Execution:
+def _replayed(scenario: Scenario, running: Running, choices: Sequence[Choice]) -> Replay:
     execution = Execution(scenario, Interned(), tracing=True)
     running.machine = execution.machine
     for choice in choices:
         execution.apply(choice)
+    situation = execution.situation
+    held = situation.ledger.held
+    replayed = Replay(
+        trace=tuple(execution.trace),
+        promise=execution.broken,
+        record=None if held is None else held.record,
+        now=execution.machine.now,
+        next=tuple(situation.choices()),
+    )
     execution.close()
-    return execution
+    return replayed

@@ -163,10 +163,11 @@ class Situation:
         orphans = sorted(
             identity for process, found in late.items() if not process.alive for identity in found
         )
+        alive = {owner for p in self.deliveries.processes.values() for owner in p.owners}
         return (
             self.faults_left,
             None if held is None else (told_of(held.record), now - held.written_at),
-            self.ledger.summary(),
+            self.ledger.summary(alive),
             tuple(messages),
             tuple(orphans),
             self.deliveries.memory(now),
@@ -185,6 +186,7 @@ class Situation:
             *standing,
             process.story,
             process.position(),
+            process.looks,
             now - (process.patient_from if process.is_deciding() else process.story_began_at),
             -1 if held is None else process.heard.get(held.etag, 0),
             -1 if held is None else process.own(held.record.owner),
