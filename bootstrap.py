@@ -13,8 +13,9 @@ from shared.idempotency import (
     Consumer,
     Effects,
     Inbox,
-    InboxStore,
     Observer,
+    Outbox,
+    OutboxStore,
     Reconcile,
     StateStore,
     Store,
@@ -22,7 +23,6 @@ from shared.idempotency import (
     all_of,
 )
 from shared.idempotency.entities import EntityStates
-from shared.idempotency.outbox import OutboxStore
 from shared.idempotency.stores.observed import ObservedInbox, ObservedStore
 from shared.idempotency.stores.observed_state import ObservedStateStore
 from shared.idempotency.telemetry import Links, Logs, Metrics
@@ -69,13 +69,16 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
 
     settings: Settings
     settlement: Settlement
-    orders: InboxStore
+    orders: OutboxStore
     stock_levels: StateStore
     timelines: StateStore
     process_order: Inbox
+    fulfil_order: Inbox
     submit_order: Consumer
     stock_level_changed: VersionGuard
     order_timeline: VersionGuard
+    outbox: Outbox | None
+    """None without Service Bus: then nothing is published."""
     payments: "Payments | None"
     webhooks: "Webhooks | None"
     order_status_changed: VersionGuard
@@ -98,7 +101,9 @@ def build(environment: Mapping[str, str] = os.environ) -> App:
         functools.partial(_queue_client, settings.queues), orders=settings.orders_storage_queue
     )
     send_order: SendOrder = storage_queues.send_order
+    outbox: Outbox | None = None
     if settings.service_bus:
+        outbox = Outbox(stores.orders, queues.relay, grace=settings.outbox_grace, observer=observer)
         send_order = functools.partial(queues.send_order, settings.orders_queue)
     return App(
         settings=settings,
@@ -110,9 +115,17 @@ def build(environment: Mapping[str, str] = os.environ) -> App:
             "process_order",
             stores.orders,
             entity_is_marker=True,
+            changed_fields=changed_fields,
+            outbox=outbox,
             policy=settings.policy,
             observer=observer,
-            changed_fields=changed_fields,
+        ),
+        fulfil_order=Inbox(
+            "fulfil_order",
+            stores.orders,
+            outbox=outbox,
+            policy=settings.policy,
+            observer=observer,
         ),
         submit_order=Consumer(
             "submit_order",
@@ -130,6 +143,7 @@ def build(environment: Mapping[str, str] = os.environ) -> App:
         order_timeline=VersionGuard(
             "order_timeline", stores.timelines, policy=settings.policy, observer=observer
         ),
+        outbox=outbox,
         payments=_payments(settings, stores.records, observer),
         webhooks=_webhooks(settings, stores, queues, observer),
         order_status_changed=VersionGuard(

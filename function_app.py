@@ -2,12 +2,22 @@
 
 import azure.functions as func
 
-from blueprints import inventory, operations, order_status, orders, payments, timelines, webhooks
+from blueprints import (
+    fulfilment,
+    inventory,
+    operations,
+    order_status,
+    orders,
+    payments,
+    timelines,
+    webhooks,
+)
 from bootstrap import build
 
 app = func.FunctionApp(http_auth_level=func.AuthLevel.FUNCTION)
 parts = build()
 orders.register(app, parts)
+fulfilment.register(app, parts)
 inventory.register(app, parts)
 timelines.register(app, parts)
 payments.register(app, parts)

@@ -1,13 +1,16 @@
 """What operators and clients ask of the app itself."""
 
 import json
+import logging
 from importlib.metadata import version
 
 import azure.functions as func
 
 from bootstrap import App
+from shared.idempotency import Outbox, Swept
 from shared.idempotency.triggers.problems import TYPES
 
+_log = logging.getLogger(__name__)
 _DISTRIBUTIONS = (
     "azure-functions",
     "azure-data-tables",
@@ -18,7 +21,9 @@ _DISTRIBUTIONS = (
 
 
 def register(app: func.FunctionApp, parts: App) -> None:
-    """Register what needs no connection."""
+    """Register what needs no connection, and the sweeper of the outbox where there is one."""
+    if parts.outbox:
+        _register_sweeper(app, parts, parts.outbox)
 
     @app.function_name("health")
     @app.route(
@@ -62,3 +67,13 @@ def register(app: func.FunctionApp, parts: App) -> None:
             *(f"\n## {name}\n\n{meaning}" for name, meaning in TYPES.items()),
         ]
         return func.HttpResponse("\n".join(lines) + "\n", mimetype="text/markdown")
+
+
+def _register_sweeper(app: func.FunctionApp, parts: App, outbox: Outbox) -> None:
+    @app.function_name("sweep_outbox")
+    @app.timer_trigger(arg_name="timer", schedule=parts.settings.outbox_sweep_schedule)
+    async def sweep_outbox(timer: func.TimerRequest) -> None:
+        """Send what a process committed and did not send. Any number may run at the same time."""
+        swept = await outbox.sweep()
+        if swept != Swept():
+            _log.info("sweep_outbox: %s", swept)

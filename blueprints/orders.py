@@ -7,34 +7,36 @@ import azure.functions as func
 import msgspec
 
 from bootstrap import App
-from shared.idempotency import MalformedContent, StoreUnavailable, current_attempt, current_unit
+from shared.idempotency import StoreUnavailable, current_attempt, current_unit
 from shared.idempotency.documents import business_of
 from shared.idempotency.keys import storage_id
 from shared.idempotency.triggers import http, service_bus, storage_queue
 from shared.idempotency.triggers.problems import problem
-from shared.orders import Order, SubmittedOrder, parsed
+from shared.order_events import order_placed
+from shared.orders import Order, SubmittedOrder, check_key, parsed
 
 LARGEST_REQUEST = 192 * 1024
 """Bytes; a Service Bus message of the standard tier holds 256 KB with its properties."""
 
 
-def place_order(body: bytes) -> None:
-    """Make the order's document, which is its own marker, and a line in the order's journal.
+def place_order(body: bytes, events_topic: str | None) -> None:
+    """Make the order's document, which is its own marker, a line in the order's journal, and its event.
 
-    Both are in one transaction with nothing else; the journal is append-only, one line per effect.
+    All are in one transaction with nothing else; the journal is append-only, one line per effect. The
+    event goes to the topic once the transaction is committed; without one, nothing is published.
     """
     order = parsed(body, Order)
     attempt = current_attempt()
-    if order.order_id != attempt.key:
-        raise MalformedContent(
-            "the message's deduplication key is not its order_id", reason="KeyMismatch"
-        )
+    check_key(order.order_id, attempt.key)
+    document = order.document()
     unit = current_unit()
-    unit.mark(order.document())
+    unit.mark(document)
     unit.create(
         f"placed-{attempt.owner}",
         {"type": "journal", "effect": "placed", "order_id": order.order_id},
     )
+    if events_topic is not None:
+        order_placed(document).send_by(unit, events_topic)
 
 
 def register(app: func.FunctionApp, parts: App) -> None:
@@ -45,7 +47,14 @@ def register(app: func.FunctionApp, parts: App) -> None:
     _register_http(app, parts)
 
 
+def _events_topic(parts: App) -> str | None:
+    """Where orders' events go; None without Service Bus."""
+    return parts.settings.order_events_topic if parts.outbox else None
+
+
 def _register_service_bus(app: func.FunctionApp, parts: App) -> None:
+    events_topic = _events_topic(parts)
+
     @app.function_name("process_order")
     @app.service_bus_queue_trigger(
         arg_name="message",
@@ -57,10 +66,12 @@ def _register_service_bus(app: func.FunctionApp, parts: App) -> None:
         parts.process_order, settlement=parts.settlement, pacing=parts.settings.pacing
     )
     async def process_order(message: func.ServiceBusMessage) -> None:
-        place_order(message.get_body())
+        place_order(message.get_body(), events_topic)
 
 
 def _register_storage_queue(app: func.FunctionApp, parts: App) -> None:
+    events_topic = _events_topic(parts)
+
     @app.function_name("process_order_from_storage_queue")
     @app.queue_trigger(
         arg_name="message", queue_name="%ORDERS_STORAGE_QUEUE%", connection="AzureWebJobsStorage"
@@ -72,7 +83,7 @@ def _register_storage_queue(app: func.FunctionApp, parts: App) -> None:
         pacing=parts.settings.pacing,
     )
     async def process_order_from_storage_queue(message: func.QueueMessage) -> None:
-        place_order(message.get_body())
+        place_order(message.get_body(), events_topic)
 
 
 def _register_http(app: func.FunctionApp, parts: App) -> None:

@@ -40,8 +40,8 @@ var names = {
   ORDERS_QUEUE: 'orders'
   ORDERS_STORAGE_QUEUE: 'orders'
   QUARANTINE_QUEUE: 'quarantine'
-  FULFILMENT_QUEUE: 'fulfilment'
   STOCK_QUEUE: 'stock-levels'
+  FULFILMENT_QUEUE: 'fulfilment'
   ORDER_EVENTS_TOPIC: 'order-events'
   TIMELINE_SUBSCRIPTION: 'order-timeline'
   PAYMENTS_SUBSCRIPTION: 'payments'
@@ -63,6 +63,8 @@ var idempotency = {
   PACING_FIRST_SECONDS: '1'
   PACING_LONGEST_SECONDS: '30'
   SERVICEBUS_SETTLEMENT: 'binding'
+  OUTBOX_SWEEP_SCHEDULE: '0 * * * * *'
+  OUTBOX_GRACE_SECONDS: '60'
 }
 
 // A charge takes 10 s at most, which is below the lease; 20 s after that none can still land.

@@ -50,6 +50,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
             **msgspec.to_builtins(self),
             "total": str(self.total()),
             "status": "placed",
+            "version": 1,
             "placed_at": datetime.now(UTC).isoformat(),
         }
 
@@ -91,6 +92,17 @@ def parsed[T](body: bytes, as_type: type[T]) -> T:
         raise MalformedContent(str(error), reason="SchemaViolation") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedContent(f"the body is not JSON: {error}", reason="MalformedJson") from error
+
+
+def check_key(order_id: str, key: str) -> None:
+    """Raise MalformedContent unless a message about an order is known by the order's id.
+
+    Under another one its duplicates would be looked for in another order's partition.
+    """
+    if order_id != key:
+        raise MalformedContent(
+            "the message's deduplication key is not its order_id", reason="KeyMismatch"
+        )
 
 
 def changed_fields(document: Mapping[str, Any], body: bytes) -> tuple[str, ...]:

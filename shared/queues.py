@@ -1,45 +1,105 @@
-"""Senders to the app's queues; clients are made at the first message and kept."""
+"""Senders to the app's queues and topics; clients are made at the first message and kept."""
 
 import asyncio
 import base64
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import azure.functions as func
 from azure.core.exceptions import AzureError, ResourceNotFoundError
 
-from .idempotency import TransientFailure
-from .idempotency.properties import FIRST_ENQUEUED_TIME
+from .idempotency import Message, TransientFailure
+from .idempotency.properties import FIRST_ENQUEUED_TIME, OUTBOX_ORDINAL, RESEND_COUNT
 from .idempotency.triggers.event_grid import Arrived
 
 if TYPE_CHECKING:
     from azure.servicebus import ServiceBusMessage
-    from azure.servicebus.aio import ServiceBusClient
+    from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
     from azure.storage.queue.aio import QueueServiceClient
 
 
+MOST_SENDERS = 4
+"""To one queue or topic, at the same time."""
+SEND_WITHIN = 10.0
+"""Seconds for one message, the SDK's own retries included."""
+_CLOSE_WITHIN = 2.0
+
+
+class _Senders:
+    """The SDK's senders to one queue or topic: none is used by two tasks at once, or after a failure."""
+
+    def __init__(self, make: Callable[[], "ServiceBusSender"]) -> None:
+        self._make = make
+        self._idle: list[ServiceBusSender] = []
+        self._free = asyncio.Semaphore(MOST_SENDERS)
+
+    @asynccontextmanager
+    async def one(self) -> "AsyncIterator[ServiceBusSender]":
+        """A sender of one's own; waits while as many as there may be are in use."""
+        async with self._free:
+            sender = self._idle.pop() if self._idle else self._make()
+            try:
+                yield sender
+            except BaseException:
+                await _closed(sender)
+                raise
+            self._idle.append(sender)
+
+
+async def _closed(sender: "ServiceBusSender") -> None:
+    with suppress(Exception):  # it is of no use any more, whatever is wrong with it
+        async with asyncio.timeout(_CLOSE_WITHIN):
+            await sender.close()
+
+
 class ServiceBusQueues:
-    """Sends to queues of one namespace; a failed send is a TransientFailure, whatever broke."""
+    """Sends to queues and topics of one namespace; a failed send is a TransientFailure, whatever broke.
+
+    Queues and topics share their names, and a link to send by is the same to either.
+    """
 
     def __init__(self, connect: "Callable[[], ServiceBusClient]") -> None:
         self._connect = connect
         self._client: ServiceBusClient | None = None
-        self._senders: dict[str, Any] = {}
-        self._order = asyncio.Lock()
+        self._senders: dict[str, _Senders] = {}
 
-    async def send(self, queue: str, message: "ServiceBusMessage") -> None:
+    async def send(self, destination: str, message: "ServiceBusMessage") -> None:
         """Send one message; it is accepted by the broker when this returns."""
         from azure.servicebus.exceptions import ServiceBusError
 
-        async with self._order:  # a sender is not safe for concurrent use
-            try:
-                await self._sender(queue).send_messages(message)
-            except (ServiceBusError, AzureError, OSError, TimeoutError) as error:
-                self._senders.pop(queue, None)
-                raise TransientFailure(
-                    f"queue {queue} did not accept the message ({type(error).__name__})"
-                ) from error
+        try:
+            async with asyncio.timeout(SEND_WITHIN), self._senders_to(destination).one() as sender:
+                await sender.send_messages(message)
+        except (ServiceBusError, AzureError, OSError, TimeoutError) as error:
+            raise TransientFailure(
+                f"{destination} did not accept the message ({type(error).__name__})"
+            ) from error
+
+    async def relay(self, message: Message) -> None:
+        """Send a message of the outbox, under its own id and with the time it was committed at."""
+        from azure.servicebus import ServiceBusMessage
+
+        committed = datetime.fromtimestamp(message.enqueued_at, UTC)
+        properties: dict[str | bytes, Any] = {
+            FIRST_ENQUEUED_TIME: committed.isoformat(),
+            OUTBOX_ORDINAL: message.ordinal,
+        }
+        properties.update(message.properties)
+        if message.resends:
+            properties[RESEND_COUNT] = message.resends
+        if message.trace_parent:
+            properties.setdefault("traceparent", message.trace_parent)
+        sent = ServiceBusMessage(
+            message.body,
+            message_id=message.message_id,
+            session_id=message.session_id,
+            content_type=message.content_type,
+            application_properties=properties,
+        )
+        await self.send(message.destination, sent)
 
     async def send_order(self, queue: str, order_id: str, body: bytes) -> None:
         """Send an order under its own id, so that the broker's detection knows it too."""
@@ -90,12 +150,15 @@ class ServiceBusQueues:
         )
         await self.send(queue, message)
 
-    def _sender(self, queue: str) -> Any:
+    def _senders_to(self, destination: str) -> _Senders:
+        if destination not in self._senders:
+            self._senders[destination] = _Senders(lambda: self._sender_to(destination))
+        return self._senders[destination]
+
+    def _sender_to(self, destination: str) -> "ServiceBusSender":
         if self._client is None:
             self._client = self._connect()
-        if queue not in self._senders:
-            self._senders[queue] = self._client.get_queue_sender(queue)
-        return self._senders[queue]
+        return self._client.get_queue_sender(destination)
 
 
 class StorageQueues:

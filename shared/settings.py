@@ -54,11 +54,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     orders_storage_queue: str
     quarantine_queue: str
     stock_queue: str
+    fulfilment_queue: str
     order_events_topic: str
     timeline_subscription: str
     payments: PaymentSettings | None
     payments_subscription: str
-    fulfilment_queue: str
+    outbox_sweep_schedule: str
+    outbox_grace: float
     webhook_secrets: tuple[str, ...]
     event_origins: tuple[str, ...]
     settlement: Literal["binding", "quarantine-queue"]
@@ -95,12 +97,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             orders_queue=_text(values, "ORDERS_QUEUE", "orders"),
             orders_storage_queue=_text(values, "ORDERS_STORAGE_QUEUE", "orders"),
             quarantine_queue=_text(values, "QUARANTINE_QUEUE", "quarantine"),
+            fulfilment_queue=_text(values, "FULFILMENT_QUEUE", "fulfilment"),
             stock_queue=_text(values, "STOCK_QUEUE", "stock-levels"),
             order_events_topic=_text(values, "ORDER_EVENTS_TOPIC", "order-events"),
             timeline_subscription=_text(values, "TIMELINE_SUBSCRIPTION", "order-timeline"),
             payments=_payments(values, policy),
             payments_subscription=_text(values, "PAYMENTS_SUBSCRIPTION", "payments"),
-            fulfilment_queue=_text(values, "FULFILMENT_QUEUE", "fulfilment"),
+            outbox_sweep_schedule=_text(values, "OUTBOX_SWEEP_SCHEDULE", "0 * * * * *"),
+            outbox_grace=_seconds(values, "OUTBOX_GRACE_SECONDS", 60.0),
             webhook_secrets=_secrets(values, "PAYMENT_WEBHOOK_SECRETS"),
             event_origins=tuple(_text(values, "EVENT_ORIGINS", "eventgrid.azure.net").split()),
             settlement=_choice(values, "SERVICEBUS_SETTLEMENT", ("binding", "quarantine-queue")),

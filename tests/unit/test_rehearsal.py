@@ -208,7 +208,7 @@ async def test_place_order_makes_one_order_whatever_goes_wrong() -> None:
         lambda process: Inbox(
             "process_order", process.store, entity_is_marker=True, clock=process.clock
         ),
-        lambda process: as_work(place_order, body),
+        lambda process: as_work(place_order, body, None),
         DELIVERY,
         effects=["placed"],
         count=placed,
