@@ -187,7 +187,7 @@ def test_given_a_large_order_when_it_is_fulfilled_then_it_fits_into_one_transact
     assert kept(app, order_id)["status"] == "fulfilled"
 
 
-def test_given_a_commit_whose_process_died_when_a_sweep_comes_then_its_message_is_sent_once_more_or_less(
+def test_given_a_commit_whose_process_died_when_a_sweep_comes_then_its_message_is_sent(
     app: RunningApp, request: pytest.FixtureRequest
 ) -> None:
     """A pending document, as such a process leaves it, in the app's own store."""
