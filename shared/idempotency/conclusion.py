@@ -63,9 +63,10 @@ class Conclusion[R]:
         returned                        completed, even after it was told to stop
         raised PermanentFailure         failed
         raised, or let itself be        deleted, so that the next delivery starts afresh;
-        cancelled                       with steps done: released, to be continued; after
-                                        a takeover: uncertain, since what the earlier
-                                        attempt called is still in doubt
+        cancelled                       with steps done, or after an earlier attempt:
+                                        released, to be continued; with declared effects
+                                        after a takeover: uncertain, since what the
+                                        earlier attempt called is still in doubt
         still runs (a thread)           left alone: its lease will end
         ==============================  =================================================
         """
@@ -194,7 +195,7 @@ class Conclusion[R]:
             if self._steps is not None and self._steps.journal.taken_over:
                 left = self._steps.settle_left()
                 released = await self._write(Status.UNCERTAIN, settle=left)
-            elif self._has_steps():
+            elif self._is_to_be_continued():
                 released = await self._write(Status.RELEASED)
             else:
                 released = await self._record.delete()
@@ -203,10 +204,15 @@ class Conclusion[R]:
         if not released:
             self._fenced("release")
 
-    def _has_steps(self) -> bool:
-        if self._steps is None:
-            return bool(self._record.record.steps)
-        return self._steps.journal.any_done()
+    def _is_to_be_continued(self) -> bool:
+        """Whether the record must outlive a clean failure.
+
+        With steps done it holds their results. After an earlier attempt it holds what that attempt
+        worked on: it may have had its effect, so that other content is still a mismatch.
+        """
+        if self._steps is not None:
+            return self._steps.journal.any_done()
+        return bool(self._record.record.steps) or self._record.record.attempt > 1
 
     def _note_changes(self) -> None:
         if self._steps is None:

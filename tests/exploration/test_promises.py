@@ -29,17 +29,6 @@ def test_every_promise_holds_in_every_schedule_at_the_bounds_of_ci(scenario: Sce
     test_every_promise_holds_in_every_schedule(scenario)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a consumer without declared effects deletes the record of a taken-over attempt when its "
-    "own run fails, and with it what the earlier attempt may have done",
-)
-def test_a_clean_failure_after_a_takeover_does_not_forget_the_attempt_that_crashed() -> None:
-    scenario = Scenario(name="two contents", messages=(FIRST, OTHER), faults=2)
-
-    assert not explore(scenario).violations
-
-
 @pytest.mark.parametrize(
     "scenario",
     [

@@ -20,7 +20,7 @@ from shared.idempotency import (
     TransientFailure,
 )
 from shared.idempotency.events import DeliveryFaulted, DeliveryHandled, Event, ResultNotKept
-from shared.idempotency.records import Step
+from shared.idempotency.records import Record, Step
 from shared.idempotency.stores.memory import MemoryStore
 from tests.unit.doubles import CODEC, KEY, OTHER, SAME, Bench, HandlerFailed, WiredStore, a_delivery
 
@@ -49,6 +49,34 @@ async def test_given_it_was_done_when_delivered_again_then_it_is_a_duplicate_wit
     assert again.age == pytest.approx(60)
     assert again.origin == "00-origin-01"
     assert bench.effect.done == 1
+
+
+async def test_given_a_takeover_that_failed_cleanly_then_the_crashed_attempt_is_not_forgotten() -> (
+    None
+):
+    """It may have had its effect: other content under the key stays a mismatch."""
+    bench = Bench()
+    stored = await bench.store.insert(
+        Record(
+            consumer="charge_payment",
+            key=KEY,
+            status=Status.IN_PROGRESS,
+            owner="crashed",
+            fingerprint=SAME,
+            lease=-10.0,
+        )
+    )
+    assert stored is not None
+
+    async def fails() -> str:
+        raise HandlerFailed
+
+    with pytest.raises(HandlerFailed):
+        await bench.handle(fails)
+    assert (await bench.record()).status is Status.RELEASED
+    other = await bench.handle(fingerprint=OTHER)
+    assert other.outcome is Outcome.MISMATCH
+    assert (await bench.handle()).outcome is Outcome.PROCESSED
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,8 @@ ever; an inbox commits once, its marker with its document.
 **What is not explored.** More than one key; what the real services' SDKs do; a record that is lost or
 read stale; an event loop that is blocked by a handler; clocks that disagree; a first arrival with
 others between its first call and its answer (nobody could tell); pauses that end earlier than asked. A
+claim may land after its message was dead-lettered as a mismatch: it runs nothing and its lease ends, but
+until somebody releases it the key is taken by that content. No store can take such a request back. A
 handler that raises after its effect, with no effect declared, lets the record be deleted: that the
 effect happened is then forgotten, which is what declared effects are for. Named steps and
 reconciliation are not driven yet: a scenario's ``consumer`` is the place for them.

@@ -222,6 +222,8 @@ class Ledger:
 
     def check_end(self) -> None:
         """All messages are settled: nothing may be left half done."""
+        if self._is_landed_claim():
+            return
         if self.held is None or self.held.record.status is not Status.COMPLETED:
             state = (
                 "nothing" if self.held is None else f"a record that is {self.held.record.status}"
@@ -232,3 +234,14 @@ class Ledger:
         effects = len({run.content for run in self.executed if not run.forgotten})
         if effects != 1:
             raise Broken(f"a provider that honours the downstream key counts {effects} effects")
+
+    def _is_landed_claim(self) -> bool:
+        """Whether all there is is a claim that landed after its message had been decided otherwise.
+
+        No store can take such a request back. It ran nothing and its lease ends; what it costs is that
+        a message of other content, which comes after it, is dead-lettered as a mismatch.
+        """
+        if self.held is None or self.executed or self.acknowledged:
+            return False
+        record = self.held.record
+        return record.status is Status.IN_PROGRESS and record.owner not in self.runs

@@ -24,7 +24,7 @@ DEFAULT = (
     Scenario(
         name="two deliveries in one process", messages=(FIRST, RESENT), faults=1, one_process=True
     ),
-    Scenario(name="two contents", messages=(FIRST, OTHER), faults=1),
+    Scenario(name="two contents", messages=(FIRST, OTHER), faults=2),
     Scenario(name="three deliveries", messages=(FIRST, RESENT, TWICE), faults=1),
     Scenario(name="three deliveries, two contents", messages=(FIRST, RESENT, OTHER), faults=1),
     Scenario(
