@@ -4,6 +4,7 @@ import functools
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -23,6 +24,9 @@ from shared.idempotency import (
     all_of,
 )
 from shared.idempotency.entities import EntityStates
+from shared.idempotency.purging import Purgeable
+from shared.idempotency.retention_check import RetentionCheck
+from shared.idempotency.scanning import Placement, RecordScan
 from shared.idempotency.stores.observed import ObservedInbox, ObservedStore
 from shared.idempotency.stores.observed_state import ObservedStateStore
 from shared.idempotency.telemetry import Links, Logs, Metrics
@@ -30,6 +34,7 @@ from shared.idempotency.triggers.event_grid import SetAside
 from shared.idempotency.triggers.service_bus import Settlement
 from shared.idempotency.triggers.settlement import BindingSettlement, QuarantineSettlement
 from shared.idempotency.triggers.standard_webhooks import StandardWebhooks
+from shared.idempotency.upkeep import Upkeep
 from shared.orders import changed_fields
 from shared.payments import PaymentProvider
 from shared.queues import SendOrder, ServiceBusQueues, StorageQueues
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
     from azure.cosmos.aio import CosmosClient
     from azure.data.tables.aio import TableClient
     from azure.servicebus.aio import ServiceBusClient
+    from azure.servicebus.aio.management import ServiceBusAdministrationClient
     from azure.storage.queue.aio import QueueServiceClient
 
 _WEBHOOKS_ARE_REPEATED = 4 * 24 * 3600.0
@@ -85,6 +91,9 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
     quarantine_event: SetAside
     send_order: SendOrder
     storage_queues: StorageQueues
+    scans: tuple[RecordScan, ...]
+    upkeep: Upkeep
+    check_retention: "Callable[[], Awaitable[None]]"
 
 
 def build(environment: Mapping[str, str] = os.environ) -> App:
@@ -105,6 +114,7 @@ def build(environment: Mapping[str, str] = os.environ) -> App:
     if settings.service_bus:
         outbox = Outbox(stores.orders, queues.relay, grace=settings.outbox_grace, observer=observer)
         send_order = functools.partial(queues.send_order, settings.orders_queue)
+    scans, purgeable = _scans(settings)
     return App(
         settings=settings,
         settlement=_settlement(settings, queues),
@@ -155,6 +165,9 @@ def build(environment: Mapping[str, str] = os.environ) -> App:
         quarantine_event=functools.partial(queues.quarantine_event, settings.quarantine_queue),
         send_order=send_order,
         storage_queues=storage_queues,
+        scans=scans,
+        upkeep=Upkeep(scans, observer, purgeable=purgeable),
+        check_retention=_retention_check(settings),
     )
 
 
@@ -165,8 +178,13 @@ def _configure_telemetry(settings: Settings) -> None:
     if settings.telemetry is None or settings.telemetry_by_worker:
         return
     from azure.monitor.opentelemetry import configure_azure_monitor
+    from opentelemetry.sdk.resources import Resource
 
-    configure_azure_monitor(connection_string=settings.telemetry, enable_live_metrics=False)
+    configure_azure_monitor(
+        connection_string=settings.telemetry,
+        enable_live_metrics=False,
+        resource=Resource.create({"service.name": settings.operations.role}),
+    )
 
 
 class _Stores(NamedTuple):
@@ -212,6 +230,53 @@ def _stores(settings: Settings, observer: Observer) -> _Stores:
     return _Stores(
         ObservedStore(records, observer), ObservedInbox(orders, observer), stock_levels, timelines
     )
+
+
+def _scans(settings: Settings) -> tuple[tuple[RecordScan, ...], Purgeable | None]:
+    """Where operators look for records, and the one place that has to be purged, if there is one."""
+    if settings.cosmos:
+        from shared.idempotency.stores.cosmos import PARTITION_PATH
+        from shared.idempotency.stores.cosmos_access import Container
+        from shared.idempotency.stores.cosmos_scan import CosmosScan
+
+        client = _cosmos_client(settings.cosmos, verify_tls=settings.cosmos_verify_tls)
+        container = functools.partial(Container, client, database=settings.cosmos_database)
+        records = container(container=settings.records_name, partition_path=PARTITION_PATH)
+        orders = container(container=settings.orders_name, partition_path="/order_id")
+        beside = CosmosScan(orders, placement=Placement.BESIDE_DATA, partition_property="order_id")
+        return (CosmosScan(records, placement=Placement.DEDICATED), beside), None
+    from shared.idempotency.stores.table_scan import TableScan
+
+    dedicated = TableScan(
+        _table_client(settings.tables, settings.records_name), placement=Placement.DEDICATED
+    )
+    markers = TableScan(
+        _table_client(settings.tables, settings.orders_name), placement=Placement.BESIDE_DATA
+    )
+    return (dedicated, markers), dedicated
+
+
+def _retention_check(settings: Settings) -> Callable[[], Awaitable[None]]:
+    """Checks retention: at once against a local broker's file, else against the namespace when called."""
+    check = RetentionCheck(
+        settings.policy,
+        dead_letters=settings.operations.dead_letters,
+        unread=[settings.quarantine_queue],
+    )
+    if settings.operations.entity_file and settings.service_bus:
+        check.at_start(Path(settings.operations.entity_file))
+    namespace = settings.service_bus.address if settings.service_bus else None
+
+    def connect() -> "ServiceBusAdministrationClient":
+        from azure.servicebus.aio.management import ServiceBusAdministrationClient
+
+        return ServiceBusAdministrationClient(namespace or "", _identity())
+
+    async def ask() -> None:
+        if namespace:
+            await check.once(connect)
+
+    return ask
 
 
 def _payments(settings: Settings, records: Store, observer: Observer) -> Payments | None:

@@ -50,6 +50,13 @@ def register(app: func.FunctionApp, parts: App) -> None:
         }
         return func.HttpResponse(json.dumps(body), mimetype="application/json")
 
+    # the same slot to every instance: the host elects one
+    @app.function_name("purge_expired")
+    @app.timer_trigger(arg_name="timer", schedule=parts.settings.operations.purge_schedule)
+    async def purge_expired(timer: func.TimerRequest) -> None:
+        await parts.check_retention()
+        await parts.upkeep.run()
+
     @app.function_name("problems")
     @app.route(
         route="problems",

@@ -130,6 +130,8 @@ def run(options: Options, parts: contextlib.ExitStack) -> NoReturn:
         "AzureWebJobsStorage": _storage_setting(options, azurite),
         # Empty, not absent: the host adds from local.settings.json what is absent.
         "ServiceBusConnection": broker.connection_string if broker else "",
+        "SERVICEBUS_ENTITY_FILE": str(ENTITIES),
+        "OTEL_SERVICE_NAME": os.environ.get("OTEL_SERVICE_NAME", "orders"),
         "COSMOS_CONNECTION": cosmos.connection_string if cosmos else "",
     }
     host = ChildProcess(

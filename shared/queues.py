@@ -13,6 +13,7 @@ from azure.core.exceptions import AzureError, ResourceNotFoundError
 
 from .idempotency import Message, TransientFailure
 from .idempotency.properties import FIRST_ENQUEUED_TIME, OUTBOX_ORDINAL, RESEND_COUNT
+from .idempotency.telemetry import current_trace_parent
 from .idempotency.triggers.event_grid import Arrived
 
 if TYPE_CHECKING:
@@ -105,7 +106,14 @@ class ServiceBusQueues:
         """Send an order under its own id, so that the broker's detection knows it too."""
         from azure.servicebus import ServiceBusMessage
 
-        message = ServiceBusMessage(body, message_id=order_id, content_type="application/json")
+        # named here, not left to the SDK, which does it only where its own tracing is on
+        parent = current_trace_parent()
+        message = ServiceBusMessage(
+            body,
+            message_id=order_id,
+            content_type="application/json",
+            application_properties={"traceparent": parent} if parent else None,
+        )
         await self.send(queue, message)
 
     async def send_fulfilment(self, queue: str, order_id: str) -> None:

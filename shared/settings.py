@@ -36,6 +36,21 @@ class PaymentSettings(msgspec.Struct, frozen=True, kw_only=True):
     settle: float
 
 
+class OperationsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What operators decide.
+
+    ``admin``: whether the administrative HTTP functions are there. ``dead_letters``: seconds within which
+    a dead letter is re-sent if at all. ``purge_schedule``: an NCRONTAB expression. ``entity_file``: the
+    entities of a local broker, to check retention against. ``role``: the name telemetry comes under.
+    """
+
+    admin: bool
+    dead_letters: float
+    purge_schedule: str
+    entity_file: str | None
+    role: str
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What the app can be told by app settings; every name is explained in the README."""
 
@@ -68,6 +83,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     pacing: Pacing
     telemetry: str | None
     telemetry_by_worker: bool
+    operations: OperationsSettings
 
     def __repr__(self) -> str:
         """Without anything: some of it is secret."""
@@ -115,7 +131,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             ),
             telemetry=values.get("APPLICATIONINSIGHTS_CONNECTION_STRING") or None,
             telemetry_by_worker=_flag(values, "PYTHON_APPLICATIONINSIGHTS_ENABLE_TELEMETRY"),
+            operations=_operations(values),
         )
+
+
+def _operations(values: Mapping[str, str]) -> OperationsSettings:
+    return OperationsSettings(
+        admin=_flag(values, "IDEMPOTENCY_ADMIN"),
+        dead_letters=_seconds(values, "IDEMPOTENCY_DEAD_LETTER_DAYS", 14.0) * 86400,
+        purge_schedule=_text(values, "PURGE_SCHEDULE", "0 23 * * * *"),
+        entity_file=values.get("SERVICEBUS_ENTITY_FILE") or None,
+        role=_text(values, "OTEL_SERVICE_NAME", "orders"),
+    )
 
 
 def _storage(values: Mapping[str, str], service: str) -> Connection:
@@ -251,4 +278,5 @@ def _seconds(values: Mapping[str, str], name: str, default: float) -> float:
 
 
 def _flag(values: Mapping[str, str], name: str) -> bool:
-    return (values.get(name) or "").lower() in ("1", "true", "yes")
+    # as the worker reads its own: what it takes for true must not be false to us
+    return (values.get(name) or "").strip().lower() in ("1", "true", "t", "yes", "y")

@@ -12,6 +12,7 @@ INFRA = ROOT / "infra"
 CLIENT_ID = "11111111-2222-3333-4444-555555555555"
 
 _EXAMPLES = {
+    "name": "func-example",
     "identityClientId": CLIENT_ID,
     "storageAccountName": "stexample",
     "serviceBusFullyQualifiedNamespace": "sb-example.servicebus.windows.net",

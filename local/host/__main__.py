@@ -12,6 +12,7 @@ from pathlib import Path
 
 from . import hostjson
 from .host import Host, Options
+from .unwatched import unwatched
 from .worker import IndexingError, Worker
 
 GRACE = 10.0  # seconds that running invocations get to finish in after Ctrl-C
@@ -115,7 +116,8 @@ async def _run(app: Path, options: Options) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
-    code = await asyncio.to_thread(asyncio.run, host.run())
+    apart = unwatched()
+    code = await loop.run_in_executor(None, lambda: apart.run(asyncio.run, host.run()))
     if host.invocations.running:
         _leave(code, f"{host.invocations.running} invocation(s) did not finish in time")
     await worker.stop()

@@ -84,8 +84,9 @@ class TelemetrySink:
             "OTEL_METRIC_EXPORT_INTERVAL": milliseconds,
             "OTEL_BSP_SCHEDULE_DELAY": milliseconds,
             "OTEL_BLRP_SCHEDULE_DELAY": milliseconds,
-            # The default sampler lets five traces a second through, and not the first ones.
-            "OTEL_TRACES_SAMPLER": "always_on",
+            # The default sampler lets five traces a second through, and not the first ones. Based on
+            # the parent: what the host does beside the app is under one that is not sampled.
+            "OTEL_TRACES_SAMPLER": "parentbased_always_on",
             # Each of these would call a host on the internet, or Azure's metadata address.
             "APPLICATIONINSIGHTS_STATSBEAT_DISABLED_ALL": "true",
             "APPLICATIONINSIGHTS_CONTROLPLANE_DISABLED": "true",

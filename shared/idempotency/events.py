@@ -7,7 +7,7 @@ from typing import Protocol
 import msgspec
 
 from .clock import Clock
-from .records import Delivery, Handled
+from .records import Delivery, Handled, Status
 
 _log = logging.getLogger("idempotency")
 
@@ -103,6 +103,28 @@ class MessageRelayed(Event, frozen=True, kw_only=True):
     destination: str
     by: str
     sent: bool
+
+
+class UpkeepRan(Event, frozen=True, kw_only=True):
+    """A timer's work was done: ``job`` is purge, survey or sweep.
+
+    ``result``: done; partial, its bound was reached and the next run goes on; failed; or not_needed.
+    ``items`` is how many it dealt with.
+    """
+
+    job: str
+    result: str
+    items: int
+    duration: float
+
+
+class UnfinishedCounted(Event, frozen=True, kw_only=True):
+    """How many unfinished records of one consumer and status have not changed for long."""
+
+    consumer: str
+    status: Status
+    records: int
+    oldest: float
 
 
 class Observer(Protocol):

@@ -180,7 +180,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat: float = 10.0
     wait: float = 45.0
     deadline: float = 300.0
-    retention: float = 14 * 24 * 3600.0
+    retention: float = 30 * 24 * 3600.0
     max_age: float | None = None
     max_delivery_count: int = 10
     waiting_slots: int = 16

@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 from opentelemetry import metrics, trace
+from opentelemetry.context import Context
 
 from .events import (
     DeliveryFaulted,
@@ -24,6 +25,8 @@ from .events import (
     StepsChanged,
     StoreCalled,
     TakenOver,
+    UnfinishedCounted,
+    UpkeepRan,
 )
 from .records import Outcome
 
@@ -47,6 +50,10 @@ class Metrics:
         self._relayed = meter.create_counter("idempotency.outbox.messages")
         self._store = meter.create_histogram("idempotency.store.duration", unit="s")
         self._handler = meter.create_histogram("idempotency.handler.duration", unit="s")
+        self._upkeep = meter.create_counter("idempotency.upkeep.runs")
+        self._upkeep_items = meter.create_counter("idempotency.upkeep.items")
+        self._unfinished = meter.create_gauge("idempotency.unfinished")
+        self._unfinished_age = meter.create_gauge("idempotency.unfinished.age", unit="s")
 
     def __call__(self, event: Event) -> None:
         match event:
@@ -66,6 +73,13 @@ class Metrics:
                 self._relayed.add(
                     1, {"destination": event.destination, "by": event.by, "result": result}
                 )
+            case UpkeepRan():
+                self._upkeep.add(1, {"job": event.job, "result": event.result})
+                self._upkeep_items.add(event.items, {"job": event.job})
+            case UnfinishedCounted():
+                of = {"consumer": event.consumer, "status": str(event.status)}
+                self._unfinished.set(event.records, of)
+                self._unfinished_age.set(event.oldest, of)
             case TakenOver():
                 self._takeovers.add(1, {"consumer": event.consumer, "policy": event.policy})
             case Fenced():
@@ -95,9 +109,11 @@ class Links:
         match event:
             case DeliveryHandled() if event.handled.outcome is Outcome.DUPLICATE:
                 origin = _span_context(event.handled.origin)
+                sender = _span_context(event.delivery.trace_parent)
                 ended = time.time_ns()
                 span = self._tracer.start_span(
                     f"{event.consumer} duplicate",
+                    _continued(sender),
                     links=[trace.Link(origin)] if origin else [],
                     start_time=ended - int(event.duration * 1e9),
                     attributes={
@@ -145,6 +161,23 @@ class Logs:
                     "%s: the result of %r was not kept: %s", event.consumer, event.key, event.cause
                 )
 
+            case UpkeepRan():
+                self._log.log(
+                    logging.WARNING if event.result == "failed" else logging.INFO,
+                    "%s: %s, %d records in %.1f s",
+                    event.job,
+                    event.result,
+                    event.items,
+                    event.duration,
+                )
+            case UnfinishedCounted() if event.records:
+                self._log.warning(
+                    "%s: %d records %s, the oldest unchanged for %.0f s",
+                    event.consumer,
+                    event.records,
+                    event.status,
+                    event.oldest,
+                )
             case EffectUnknown():
                 self._log.warning(
                     "%s: what step %r of %r did is not known: %s",
@@ -181,6 +214,21 @@ class Logs:
         known = {name: value for name, value in fields.items() if value is not None}
         said = " ".join(known[name] for name in ("outcome", "cause", "reason") if name in known)
         self._log.log(level, "%s %r: %s", event.consumer, delivery.key, said, extra=known)
+
+
+def _continued(sender: trace.SpanContext | None) -> Context | None:
+    """The context of a delivery's span: the invocation's, else that of the message's sender."""
+    if sender is None or trace.get_current_span().get_span_context().is_valid:
+        return None
+    return trace.set_span_in_context(trace.NonRecordingSpan(sender))
+
+
+def current_trace_parent() -> str | None:
+    """The W3C traceparent of the present span, for a message that is sent in it; None outside any."""
+    span = trace.get_current_span().get_span_context()
+    if not span.is_valid:
+        return None
+    return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
 
 
 def _span_context(trace_parent: str | None) -> trace.SpanContext | None:

@@ -32,7 +32,10 @@ class TableScan:
         self._table = table
         self._prefix = RESERVED if placement is Placement.BESIDE_DATA else ""
         self.placement = placement
-        self.source = table.table_name
+
+    @property
+    def source(self) -> str:
+        return self._table.table_name
 
     async def pages(self, query: Query, *, resume: str | None = None) -> AsyncIterator[Page]:
         clauses, values = self._clauses(query)
