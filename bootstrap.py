@@ -91,6 +91,7 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
     quarantine_event: SetAside
     send_order: SendOrder
     storage_queues: StorageQueues
+    observer: Observer
     scans: tuple[RecordScan, ...]
     upkeep: Upkeep
     check_retention: "Callable[[], Awaitable[None]]"
@@ -165,6 +166,7 @@ def build(environment: Mapping[str, str] = os.environ) -> App:
         quarantine_event=functools.partial(queues.quarantine_event, settings.quarantine_queue),
         send_order=send_order,
         storage_queues=storage_queues,
+        observer=observer,
         scans=scans,
         upkeep=Upkeep(scans, observer, purgeable=purgeable),
         check_retention=_retention_check(settings),

@@ -2,12 +2,14 @@
 
 import json
 import logging
+import time
 from importlib.metadata import version
 
 import azure.functions as func
 
 from bootstrap import App
 from shared.idempotency import Outbox, Swept
+from shared.idempotency.events import UpkeepRan
 from shared.idempotency.triggers.problems import TYPES
 
 _log = logging.getLogger(__name__)
@@ -81,6 +83,13 @@ def _register_sweeper(app: func.FunctionApp, parts: App, outbox: Outbox) -> None
     @app.timer_trigger(arg_name="timer", schedule=parts.settings.outbox_sweep_schedule)
     async def sweep_outbox(timer: func.TimerRequest) -> None:
         """Send what a process committed and did not send. Any number may run at the same time."""
-        swept = await outbox.sweep()
+        began = time.monotonic()
+        result, items = "failed", 0
+        try:
+            swept = await outbox.sweep()
+            result, items = ("partial" if swept.left else "done"), swept.relayed
+        finally:
+            duration = time.monotonic() - began
+            parts.observer(UpkeepRan(job="sweep", result=result, items=items, duration=duration))
         if swept != Swept():
             _log.info("sweep_outbox: %s", swept)

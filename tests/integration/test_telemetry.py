@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusMessage
 
+from local.payments import PaymentProvider
 from local.services.azurite import Azurite
 from local.services.telemetry_envelopes import Dependency, Envelope, Message, Request
 from local.services.telemetry_sink import TelemetrySink
@@ -41,11 +42,12 @@ class Told:
 def told(request: pytest.FixtureRequest, azurite: Azurite) -> Iterator[Told]:
     content = order()
     trace_id = uuid.uuid4().hex
-    with TelemetrySink() as sink:
+    with TelemetrySink() as sink, PaymentProvider() as provider:
         settings: dict[str, Any] = {
             **sink.environment(export_seconds=A_MINUTE),
             **CONFIGURED[request.param],
             "OTEL_SERVICE_NAME": "the-orders-app",
+            "PAYMENT_PROVIDER_URL": provider.url,
         }
         with running_app(azurite, **settings) as app:
             headers = {
@@ -57,6 +59,10 @@ def told(request: pytest.FixtureRequest, azurite: Azurite) -> Iterator[Told]:
             assert app.http.post("/orders", json=content, headers=headers).status_code == 202
             key: dict[str | bytes, Any] = {"Deduplication-Key": content["order_id"]}
             eventually(lambda: app.broker.counts("orders").completed == 1, what="the redelivery")
+            eventually(
+                lambda: app.broker.counts("order-events/subscriptions/payments").completed,
+                what="the payment",
+            )
             again = body_of(content)
             app.send(ServiceBusMessage(again, message_id="again", application_properties=key))
             eventually(lambda: app.broker.counts("orders").completed == 2, what="the re-send")
@@ -86,12 +92,14 @@ def test_how_long_after_the_original_a_duplicate_came_is_measured(told: Told) ->
     assert max(each.maximum or 0.0 for each in ages) >= 2.0
 
 
-def test_one_order_is_followed_over_http_and_the_queue_by_its_operation_id(told: Told) -> None:
+def test_one_order_is_followed_from_http_to_its_payment_by_operation_id(
+    told: Told,
+) -> None:
     of_order = [e for e in told.sink.envelopes(Message) if e.trace_id == told.trace_id]
     spans = [e.name for e in told.sink.envelopes(Dependency) if e.trace_id == told.trace_id]
 
     consumers = {e.attributes.get("consumer") for e in of_order}
-    assert consumers >= {"submit_order", "process_order"}
+    assert consumers >= {"submit_order", "process_order", "charge_payment"}
     assert any("submit_transaction" in name for name in spans), "the order is written under it"
     redelivered = [n for n in spans if n == "process_order duplicate"]
     assert len(redelivered) == 1
