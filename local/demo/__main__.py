@@ -27,6 +27,7 @@ from local.demo.consumers import Logs
 from local.demo.evidence import Evidence
 from local.demo.ledger import Ledger
 from local.demo.narration import Narration
+from local.demo.payments import SUBSCRIPTION, Payments
 from local.demo.producer import NotAccepted, Producer
 from local.demo.scenario import NotSettled, Scenario
 from local.demo.telemetry import Telemetry
@@ -103,6 +104,11 @@ def played(options: Options, narration: Narration) -> Accounts:
                     ledger=Ledger.read(opened),
                     logs=Logs.of(opened.consumers),
                     telemetry=Telemetry.read(opened.sink),
+                    payments=Payments.of(
+                        opened.provider.ledger,
+                        opened.provider.faults.struck,
+                        opened.broker.counts(SUBSCRIPTION).dead,
+                    ),
                 )
             )
 

@@ -37,6 +37,8 @@ class Accounts:
     redelivered, resent: duplicates by cause, from the consumers' logs. broker_redeliveries: how
         often the broker handed out a message again.
     rejected: deliveries that no one can use. given_back: deliveries that failed and came again.
+    charged, charged_twice: orders that were paid for, and of these more than once. charges: in all.
+    provider_faults: how often each has struck.
     problems: what must not be; empty when all is well.
     """
 
@@ -69,6 +71,10 @@ class Accounts:
     killed: int
     held_by_killed: int
     messages_per_second: float
+    charged: int
+    charged_twice: int
+    charges: int
+    provider_faults: dict[str, int]
     problems: tuple[str, ...]
 
     @property
@@ -76,7 +82,8 @@ class Accounts:
         """The last line of the demo."""
         return (
             f"processed: {self.processed}, duplicates: {self.duplicates},"
-            f" mismatches: {self.mismatches}, lost: {self.lost}, doubled: {self.doubled}"
+            f" mismatches: {self.mismatches}, lost: {self.lost}, doubled: {self.doubled},"
+            f" charged: {self.charged}, charged_twice: {self.charged_twice}"
         )
 
 
@@ -90,7 +97,7 @@ def drawn_up(evidence: Evidence) -> Accounts:
     mismatches = reasons[MISMATCH]
     rejected = reasons.total() - mismatches - reasons[GIVEN_UP]
     given_back = evidence.given_back
-    outcome = evidence.outcome
+    outcome, payments = evidence.outcome, evidence.payments
     return Accounts(
         protected=evidence.protected,
         orders=len(orders),
@@ -128,6 +135,10 @@ def drawn_up(evidence: Evidence) -> Accounts:
         killed=outcome.killed,
         held_by_killed=outcome.held_by_killed,
         messages_per_second=round(outcome.steady_messages / outcome.steady_seconds, 1),
+        charged=payments.charged,
+        charged_twice=len(payments.charged_twice),
+        charges=payments.charges.total(),
+        provider_faults=dict(sorted(payments.struck.items())),
         problems=tuple(problems(evidence)),
     )
 

@@ -1,14 +1,15 @@
 """What the account is drawn up from.
 
-Effects come from the store, deliveries from the broker and the consumers' logs, refusals from the
-dead-letter queue. Telemetry is compared with these and never counted on: a process that is killed
-takes with it what it has not exported.
+Effects come from the store, charges from the provider's ledger, deliveries from the broker and the
+consumers' logs, refusals from the dead-letter queue. Telemetry is compared with these and never
+counted on: a process that is killed takes with it what it has not exported.
 """
 
 from dataclasses import dataclass
 
 from local.demo.consumers import Logs
 from local.demo.ledger import Ledger
+from local.demo.payments import Payments
 from local.demo.scenario import Outcome
 from local.demo.telemetry import Telemetry
 from local.demo.traffic import Traffic
@@ -30,6 +31,7 @@ class Evidence:
     ledger: Ledger
     logs: Logs
     telemetry: Telemetry
+    payments: Payments
 
     @property
     def delivered_by_broker(self) -> int:

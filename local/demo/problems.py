@@ -11,6 +11,8 @@ def problems(evidence: Evidence) -> Iterator[str]:
     """What must not be. Without protection only that is judged which protection is not about."""
     if lost := evidence.ledger.lost_of(evidence.traffic.orders):
         yield f"lost: {_some(lost)}"
+    if unpaid := evidence.payments.unpaid_of(evidence.traffic.orders):
+        yield f"not charged: {_some(unpaid)}"
     if evidence.poison_messages:
         yield f"{evidence.poison_messages} messages in the poison queue, none expected"
     if evidence.delivered_by_broker != evidence.logs.from_service_bus:
@@ -27,6 +29,7 @@ def _problems_in_spite_of_protection(evidence: Evidence) -> Iterator[str]:
     traffic, outcome = evidence.traffic, evidence.outcome
     if doubled := tuple(key for key, count in ledger.effects.items() if count > 1):
         yield f"doubled: {_some(doubled)}"
+    yield from _wrong_charges(evidence)
     if strange := sorted(ledger.effects.keys() - {planned.id for planned in traffic.orders}):
         yield f"effects of orders that should have been refused: {_some(strange)}"
     if overwritten := ledger.overwritten_of(traffic.orders):
@@ -56,6 +59,16 @@ def _problems_in_spite_of_protection(evidence: Evidence) -> Iterator[str]:
             f"telemetry has {evidence.telemetry.handled} of {handled} deliveries, and the killed"
             f" consumer handled only {logs.of_killed}"
         )
+
+
+def _wrong_charges(evidence: Evidence) -> Iterator[str]:
+    payments = evidence.payments
+    if twice := payments.charged_twice:
+        yield f"charged twice: {_some(twice)}"
+    if strange := sorted(payments.charges.keys() - evidence.ledger.effects.keys()):
+        yield f"charged for orders that were never placed: {_some(strange)}"
+    if payments.dead:
+        yield f"{payments.dead} order events are dead letters, none expected"
 
 
 def _wrong_dead_letters(evidence: Evidence) -> Iterator[str]:

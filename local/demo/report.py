@@ -21,6 +21,7 @@ def show(accounts: Accounts, console: Console) -> None:
     console.print(_origins(accounts))
     console.print(_deliveries(accounts))
     console.print(_dead_letters(accounts))
+    console.print(_payments(accounts))
     for line in _remarks(accounts):
         console.print(f"- {line}", soft_wrap=True)
     for problem in accounts.problems:
@@ -84,6 +85,20 @@ def _dead_letters(accounts: Accounts) -> Table:
     table.add_column("messages", justify="right")
     for reason, count in accounts.dead_letters.items():
         table.add_row(reason, str(count))
+    return table
+
+
+def _payments(accounts: Accounts) -> Table:
+    table = _table("What the payment provider's ledger says")
+    table.add_column("")
+    table.add_column("", justify="right")
+    table.add_row("orders placed", str(accounts.processed))
+    table.add_row("orders charged", str(accounts.charged))
+    table.add_row("charges", str(accounts.charges))
+    table.add_row("orders charged twice", _bad(accounts.charged_twice))
+    table.add_section()
+    for fault, count in accounts.provider_faults.items():
+        table.add_row(f"calls that met: {fault.replace('_', ' ')}", str(count))
     return table
 
 

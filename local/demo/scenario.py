@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from local.demo.consumers import Consumer
 from local.demo.narration import Detail, Narration
+from local.demo.payments import SUBSCRIPTION, beset
 from local.demo.producer import Producer
 from local.demo.stage import DETECTION_WINDOW, QUEUE, Stage
 from local.demo.traffic import Origin, PlannedOrder, Traffic, batches
@@ -68,6 +69,7 @@ class Scenario:
 
         Raises NotSettled when messages remain, ServiceError when a consumer does not start.
         """
+        beset(self._stage.provider.faults, self._traffic.orders)
         self._start_consumers()
         replayed = self._http_requests()
         steady_messages, steady_seconds = self._steady()
@@ -77,6 +79,7 @@ class Scenario:
         killed = self._consumers_killed()
         self._after_the_window()
         self._no_one_can_use()
+        self._payments()
         http_repeats = len(self._traffic.of(Origin.HTTP_REPEATED))
         return Outcome(
             sent=self._producer.sent + http_repeats,
@@ -207,6 +210,24 @@ class Scenario:
             self._producer.send([each.message for each in malformed])
             self._settled(detail)
             detail(f"{self._broker.counts(QUEUE).dead} dead letters in all")
+
+    def _payments(self) -> None:
+        """They have gone on beside all this: each order that is placed is charged for."""
+        provider, orders = self._stage.provider, self._traffic.orders
+        expected = {planned.id for planned in orders}
+        deadline = time.monotonic() + self._patience
+        with self._act("Every order is paid for, at a provider that fails") as detail:
+            while True:
+                counts = self._broker.counts(SUBSCRIPTION)
+                unpaid = len(expected - {charge.reference for charge in provider.ledger})
+                if not (unpaid or counts.active or counts.locked or counts.scheduled):
+                    break
+                if time.monotonic() > deadline:
+                    raise NotSettled(f"{unpaid} orders are not paid for: {counts}")
+                detail(f"{unpaid} not paid for")
+                time.sleep(LOOK_SECONDS)
+            struck = provider.faults.struck.total()
+            detail(f"{len(provider.ledger)} charges, {struck} calls went wrong")
 
     # ---------------------------------------------------------------- waiting
 

@@ -1,4 +1,4 @@
-"""Everything the demo runs on: broker, storage, telemetry, consumers; on free ports, and stopped."""
+"""Everything the demo runs on: broker, storage, provider, consumers; on free ports, and stopped."""
 
 import contextlib
 import shutil
@@ -12,7 +12,9 @@ from azure.core.exceptions import ResourceExistsError
 from azure.storage.queue import QueueServiceClient
 
 from local.demo.consumers import Consumers
+from local.demo.payments import SETTINGS, SUBSCRIPTION
 from local.introduction import ENTITIES
+from local.payments import PaymentProvider
 from local.servicebus import Broker, Entities
 from local.services.azurite import Azurite
 from local.services.cosmos import CosmosServer
@@ -36,6 +38,7 @@ class Stage:
     azurite: Azurite
     cosmos: CosmosServer | None
     sink: TelemetrySink
+    provider: PaymentProvider
     consumers: Consumers
 
     @property
@@ -55,6 +58,7 @@ def opened(store: str, *, protected: bool) -> Iterator[Stage]:
     entities = Entities.load(ENTITIES).with_queue(
         QUEUE, lock=LOCK, detection_window=DETECTION_WINDOW
     )
+    entities = entities.with_queue(SUBSCRIPTION, lock=LOCK)
     folder = Path(tempfile.mkdtemp(prefix="demo-"))
     try:
         with contextlib.ExitStack() as parts:
@@ -62,6 +66,7 @@ def opened(store: str, *, protected: bool) -> Iterator[Stage]:
             azurite = parts.enter_context(Azurite())
             cosmos = parts.enter_context(CosmosServer()) if store == "cosmos" else None
             sink = parts.enter_context(TelemetrySink())
+            provider = parts.enter_context(PaymentProvider())
             _create_queue(azurite)
             environment = {
                 **sink.environment(export_seconds=EXPORT_SECONDS),
@@ -69,13 +74,15 @@ def opened(store: str, *, protected: bool) -> Iterator[Stage]:
                 "ServiceBusConnection": broker.connection_string,
                 "COSMOS_CONNECTION": cosmos.connection_string if cosmos else "",
                 "IDEMPOTENCY_STORE": store,
+                **SETTINGS,
+                "PAYMENT_PROVIDER_URL": provider.url,
                 "ORDERS_QUEUE": QUEUE,
                 "ORDERS_STORAGE_QUEUE": QUEUE,
             }
             app = ROOT if protected else _unprotected_app(folder)
             consumers = Consumers(app, environment, folder)
             parts.callback(consumers.stop)
-            yield Stage(broker, azurite, cosmos, sink, consumers)
+            yield Stage(broker, azurite, cosmos, sink, provider, consumers)
     except Exception as error:
         error.add_note(f"The consumers' logs are in {folder}")
         raise

@@ -76,7 +76,9 @@ def test_nothing_is_lost_and_nothing_doubled(runs: Runs) -> None:
     assert code == 0, output + narration
     *_, last = output.splitlines()
     found = re.fullmatch(
-        rf"processed: {ORDERS}, duplicates: (\d+), mismatches: 3, lost: 0, doubled: 0", last
+        rf"processed: {ORDERS}, duplicates: (\d+), mismatches: 3, lost: 0, doubled: 0,"
+        rf" charged: {ORDERS}, charged_twice: 0",
+        last,
     )
     assert found, last
     # one or more of each origin that reaches a consumer, four of the killed one
@@ -103,6 +105,8 @@ def test_without_the_module_the_same_traffic_has_effects_twice(runs: Runs) -> No
     doubled = {row["origin"] for row in accounts["origins"] if row["doubled"]}
     spared = {row["origin"] for row in accounts["origins"]} - doubled
     assert spared == {"comes once", "re-sent within broker's window"}
+    assert accounts["charged"] >= ORDERS
+    assert accounts["charged_twice"] >= 3
 
 
 def test_ctrl_c_ends_everything_it_started() -> None:

@@ -1,4 +1,4 @@
-"""The same orders as they are often handled: read the message, write, return.
+"""The same orders as they are often handled: read the message, write, call, return.
 
 Nothing here asks whether the message was handled before. The demo runs it with the host, broker,
 store and settings of the protected app, to show what that costs.
@@ -8,16 +8,19 @@ import functools
 import json
 import logging
 import os
+import threading
 import uuid
 from collections.abc import Callable
 from typing import Any
 
 import azure.functions as func
+import httpx
 import msgspec
 from azure.cosmos import CosmosClient, PartitionKey
 from azure.data.tables import TableServiceClient
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSender
 
+from shared.order_events import OrderEvent, order_placed
 from shared.orders import Order, parsed
 from shared.settings import Settings
 
@@ -59,11 +62,23 @@ def to_cosmos() -> Write:
 
 
 @functools.cache
-def sender() -> ServiceBusSender:
+def service_bus() -> ServiceBusClient:
     """The one connection for sending, opened by the first message."""
     connection = settings.service_bus.connection_string if settings.service_bus else None
-    client = ServiceBusClient.from_connection_string(connection or "")
-    return client.get_queue_sender(settings.orders_queue)
+    return ServiceBusClient.from_connection_string(connection or "")
+
+
+@functools.cache
+def sender() -> ServiceBusSender:
+    return service_bus().get_queue_sender(settings.orders_queue)
+
+
+@functools.cache
+def events() -> ServiceBusSender:
+    return service_bus().get_topic_sender(settings.order_events_topic)
+
+
+publishing = threading.Lock()  # a sender is not safe for concurrent use
 
 
 write = to_cosmos() if settings.store == "cosmos" else to_table()
@@ -75,6 +90,9 @@ def place_order(body: bytes) -> None:
     write(order.order_id, order.document())
     line = {"type": "journal", "effect": "placed", "order_id": order.order_id}
     write(f"placed-{uuid.uuid4().hex}", line)
+    event = order_placed(order.document())
+    with publishing:
+        events().send_messages(ServiceBusMessage(event.encoded(), session_id=event.subject))
     logging.info("process_order %r: processed", order.order_id)
 
 
@@ -92,6 +110,27 @@ def process_order(message: func.ServiceBusMessage) -> None:
 )
 def process_order_from_storage_queue(message: func.QueueMessage) -> None:
     place_order(message.get_body())
+
+
+@app.function_name("charge_payment")
+@app.service_bus_topic_trigger(
+    arg_name="message",
+    topic_name=settings.order_events_topic,
+    subscription_name=settings.payments_subscription,
+    connection="ServiceBusConnection",
+)
+def charge_payment(message: func.ServiceBusMessage) -> None:
+    """Charge the customer; when that fails the message comes again, and it is tried again."""
+    event = parsed(message.get_body(), OrderEvent)
+    assert settings.payments  # noqa: S101 - the demo sets it
+    charge = {
+        "customer_id": event.data["customer_id"],
+        "amount": event.data["total"],
+        "currency": event.data["currency"],
+        "reference": event.subject,
+    }
+    url, timeout = f"{settings.payments.url}/v1/charges", settings.payments.timeout
+    httpx.post(url, json=charge, timeout=timeout).raise_for_status()
 
 
 @app.function_name("submit_order")

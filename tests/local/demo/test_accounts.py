@@ -11,6 +11,7 @@ from local.demo.accounts import drawn_up
 from local.demo.consumers import Handling, Logs
 from local.demo.evidence import Evidence
 from local.demo.ledger import Ledger
+from local.demo.payments import Payments
 from local.demo.scenario import Outcome
 from local.demo.telemetry import Telemetry
 from local.demo.traffic import Origin, PlannedOrder, Traffic
@@ -84,6 +85,9 @@ FLAWLESS = Evidence(
         failed=0,
         of_killed=2,
     ),
+    payments=Payments(
+        charges=Counter(planned.id for planned in TRAFFIC.orders), struck={"throttle": 1}, dead=0
+    ),
     telemetry=Telemetry(
         handled=len(HANDLINGS) - 1, redelivered=6, resent=5, refused_commits=5, store_share=0.5
     ),
@@ -105,7 +109,7 @@ def test_a_flawless_run_adds_up_and_has_no_problem() -> None:
     assert accounts.duplicates == accounts.resent + accounts.redelivered
     assert accounts.machine_line == (
         f"processed: 20, duplicates: {len(RESENT) + len(REDELIVERED)}, mismatches: {len(REUSED)},"
-        " lost: 0, doubled: 0"
+        " lost: 0, doubled: 0, charged: 20, charged_twice: 0"
     )
 
 
@@ -166,6 +170,28 @@ def test_numbers_that_contradict_each_other_are_a_problem(
     evidence = replace(FLAWLESS, **{part: replace(getattr(FLAWLESS, part), **changes)})
 
     assert any(complaint in problem for problem in drawn_up(evidence).problems)
+
+
+@pytest.mark.parametrize(
+    ("charged", "complaint"),
+    [
+        (Counter({FIRST: 1}), f"charged twice: {FIRST}"),
+        (Counter({"ord-unknown": 1}), "charged for orders that were never placed: ord-unknown"),
+        (Counter({FIRST: -1}), f"not charged: {FIRST}"),
+    ],
+)
+def test_a_charge_too_many_or_too_few_is_a_problem(charged: Counter[str], complaint: str) -> None:
+    charges = Counter(FLAWLESS.payments.charges)
+    charges.update(charged)
+    payments = replace(FLAWLESS.payments, charges=+charges)
+
+    assert complaint in drawn_up(replace(FLAWLESS, payments=payments)).problems
+
+
+def test_an_order_event_among_the_dead_letters_is_a_problem() -> None:
+    payments = replace(FLAWLESS.payments, dead=1)
+
+    assert drawn_up(replace(FLAWLESS, payments=payments)).problems
 
 
 def test_a_delivery_that_was_given_back_unread_is_no_problem() -> None:
