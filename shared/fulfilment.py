@@ -31,11 +31,12 @@ def fulfil(
     ``suffix`` is in their ids, so that they meet no other document's, the order's own included.
     Raises PermanentFailure for an order that is fulfilled already.
     """
-    if "fulfilled_at" in order.document:
+    if "fulfilment_status" in order.document:
         raise PermanentFailure("AlreadyFulfilled", "the order was fulfilled by another message")
     document = {
         **order.document,
-        "status": "fulfilled",
+        # `status` is what the shipper reports, by versions of its own
+        "fulfilment_status": "fulfilled",
         "version": order.document["version"] + 1,
         "warehouse": request.warehouse,
         "fulfilled_at": datetime.now(UTC).isoformat(),

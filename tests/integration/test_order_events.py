@@ -121,7 +121,7 @@ def test_given_a_placed_order_when_it_is_fulfilled_then_order_event_and_timeline
         lambda: kinds(app, order_id) == ["OrderPlaced", "OrderFulfilled"], what="OrderFulfilled"
     )
     document = kept(app, order_id)
-    assert (document["status"], document["version"]) == ("fulfilled", 2)
+    assert (document["fulfilment_status"], document["version"]) == ("fulfilled", 2)
     assert (document["warehouse"], document["total"]) == ("HAM-1", "9.80")
     timeline = eventually(
         lambda: _timeline(app, order_id, of=2), what="a timeline with both events"
@@ -184,7 +184,7 @@ def test_given_a_large_order_when_it_is_fulfilled_then_it_fits_into_one_transact
     request_fulfilment(app, order_id)
 
     eventually(lambda: len(kinds(app, order_id)) == 2, what="OrderFulfilled")
-    assert kept(app, order_id)["status"] == "fulfilled"
+    assert kept(app, order_id)["fulfilment_status"] == "fulfilled"
 
 
 def test_given_a_commit_whose_process_died_when_a_sweep_comes_then_its_message_is_sent(
