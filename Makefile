@@ -28,7 +28,7 @@ setup: $(INSTALLED) ## Install everything (the other commands do it by themselve
 
 local/node_modules/.installed: local/package.json local/package-lock.json
 	@if ! command -v npm >/dev/null; then echo "Node.js 20 or later with npm is needed: it runs Azurite and the local Cosmos DB server"; exit 1; fi
-	@echo "Installing Azurite and the local Cosmos DB server"
+	@echo "Installing Azurite, the local Cosmos DB server and a type checker"
 	@cd local && npm ci --silent --no-audit --no-fund
 	@touch $@
 
@@ -45,6 +45,7 @@ lint: $(INSTALLED) ## Style and types
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
+	@local/node_modules/.bin/pyright --pythonpath .venv/bin/python
 
 test: lint ## Style, types and the fast tests
 	@.venv/bin/pytest -q -n 4 --dist loadfile -m "not slow" $(ARGS)

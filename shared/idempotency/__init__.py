@@ -7,6 +7,7 @@ Adapters for triggers are in `.triggers`, stores in `.stores`; nothing here impo
 
 from .attempt import Attempt, current_attempt
 from .consumer import Consumer, Protected
+from .direct import idempotent
 from .downstream import downstream_uuid, send_headers, set_headers
 from .effects import (
     Answer,
@@ -31,6 +32,7 @@ from .errors import (
     MalformedContent,
     MissingKey,
     PermanentFailure,
+    ResultUnavailable,
     StoreUnavailable,
     TransientFailure,
     UncertainEffect,
@@ -93,6 +95,7 @@ __all__ = [
     "Record",
     "Rerun",
     "ResultCodec",
+    "ResultUnavailable",
     "State",
     "StateStore",
     "Status",
@@ -112,6 +115,7 @@ __all__ = [
     "current_attempt",
     "current_unit",
     "downstream_uuid",
+    "idempotent",
     "joined",
     "json_fields",
     "raw_bytes",

@@ -35,8 +35,7 @@ def begun(step: StepCall, call: Call[Any]) -> "asyncio.Task[Any]":
 
 async def _within(step: StepCall, call: Call[Any]) -> Any:
     enter_call(step)
-    result = await as_work(call)()
-    return await result if inspect.isawaitable(result) else result
+    return await as_work(call)()
 
 
 async def over(calling: "asyncio.Task[Any]", deadline: float | None, clock: Clock) -> Any:

@@ -12,6 +12,7 @@
     ├── PermanentFailure        raised by handlers: never; keep the refusal and its reason
     ├── StoreUnavailable        the store is down, throttles, or an answer was lost
     ├── BusinessConflict        the transaction was refused by business data, not by the marker
+    ├── ResultUnavailable       the work is done, and its result was not kept; asking again changes nothing
     └── AttemptEnded            the attempt must not go on: raised by its steps, to end the handler
 
 Outcomes that are expected (duplicate, mismatch, in flight, ...) are return values, never exceptions.
@@ -29,10 +30,15 @@ class ConfigurationError(IdempotencyError, ValueError):
 class DeliveryRejected(IdempotencyError):
     """A delivery that no retry can save; adapters dead-letter it, or answer 400.
 
-    ``reason`` is the short, stable name that ends up as the dead-letter reason.
+    ``reason`` is the short, stable name that ends up as the dead-letter reason; the raiser may narrow it.
     """
 
     reason = "DeliveryRejected"
+
+    def __init__(self, message: str, *, reason: str | None = None) -> None:
+        super().__init__(message)
+        if reason is not None:
+            self.reason = reason
 
 
 class MissingKey(DeliveryRejected):
@@ -48,14 +54,9 @@ class InvalidKey(DeliveryRejected):
 
 
 class MalformedContent(DeliveryRejected):
-    """The body cannot be read as what the consumer takes; ``reason`` may be narrowed by the raiser."""
+    """The body cannot be read as what the consumer takes."""
 
     reason = "MalformedContent"
-
-    def __init__(self, message: str, *, reason: str | None = None) -> None:
-        super().__init__(message)
-        if reason is not None:
-            self.reason = reason
 
 
 class TransientFailure(IdempotencyError):
@@ -111,6 +112,10 @@ class BusinessConflict(IdempotencyError):
         super().__init__(message)
         self.operation = operation
         self.status = status
+
+
+class ResultUnavailable(IdempotencyError):
+    """The work is done and recorded, but its result was too large, or can no longer be read as its type."""
 
 
 class AttemptEnded(IdempotencyError):

@@ -27,7 +27,7 @@ class ResultCodec[R]:
             ) from error
         self._encoder = msgspec.json.Encoder()
 
-    def encode(self, result: Any) -> str:
+    def encode(self, result: R) -> str:
         """JSON text of the result; raises TypeError or ValueError when it is of no kind that can be kept."""
         text = self._encoder.encode(result)
         self._decoder.decode(text)  # a result that cannot be read back is better refused now

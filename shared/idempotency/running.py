@@ -156,6 +156,8 @@ def as_work(handler: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[
                 await asyncio.wait({running})
             except asyncio.CancelledError:
                 continue  # its effects are open until it returns, however often we are cancelled
-        return running.result()
+        result = running.result()
+        # a plain function that returns a coroutine: unawaited, it would complete without running
+        return await result if inspect.isawaitable(result) else result
 
     return in_thread

@@ -12,6 +12,7 @@ import pytest
 from shared.idempotency import ConfigurationError, current_attempt
 from shared.idempotency.stores.memory import MemoryStore
 from shared.idempotency.triggers import http, service_bus, storage_queue
+from shared.idempotency.triggers.protecting import Decorator
 from shared.idempotency.triggers.settlement import BindingSettlement, QuarantineSettlement
 from tests.triggers.doubles import (
     RecordedActions,
@@ -25,16 +26,16 @@ async def set_aside(message: Any, reason: str, description: str) -> None:
     pytest.fail(f"set aside: {reason}: {description}")
 
 
-def over_service_bus() -> service_bus.Decorator:
+def over_service_bus() -> Decorator:
     settlement = QuarantineSettlement(set_aside)
     return service_bus.idempotent(consumer_over(MemoryStore()), settlement=settlement)
 
 
-def over_binding() -> service_bus.Decorator:
+def over_binding() -> Decorator:
     return service_bus.idempotent(consumer_over(MemoryStore()), settlement=BindingSettlement())
 
 
-def over_storage_queue() -> storage_queue.Decorator:
+def over_storage_queue() -> Decorator:
     key = storage_queue.json_key("order_id")
     return storage_queue.idempotent(consumer_over(MemoryStore()), key=key, poison_queue=set_aside)
 
@@ -152,7 +153,7 @@ async def test_a_call_that_does_not_fit_the_handler_is_a_type_error() -> None:
     async def process(message: func.QueueMessage) -> None: ...
 
     with pytest.raises(TypeError, match="message"):
-        await process()
+        await process()  # type: ignore[call-arg]
 
 
 async def test_the_handler_itself_stays_within_reach_of_tests() -> None:

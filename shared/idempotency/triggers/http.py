@@ -23,8 +23,8 @@ any effect raises MalformedContent: 400, and the key stays free for the correcte
 caller gets the handler's response as it is.
 """
 
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
 
 import azure.functions as func
 
@@ -55,9 +55,13 @@ __all__ = [
 LARGEST_BODY = 1024 * 1024
 """Bytes of a request's body; a larger one would be digested on the loop that serves all others."""
 
-type Decorator = Callable[
-    [Callable[..., Any]], Callable[..., Coroutine[Any, Any, func.HttpResponse]]
-]
+
+class Decorator(Protocol):
+    """Makes a handler, asynchronous or not, an asynchronous one of the same parameters."""
+
+    def __call__[**P](
+        self, function: Callable[P, func.HttpResponse | Awaitable[func.HttpResponse]], /
+    ) -> Callable[P, Coroutine[Any, Any, func.HttpResponse]]: ...
 
 
 def idempotent(
@@ -78,15 +82,15 @@ def idempotent(
     refused all the same.
     """
 
-    def protect(
-        function: Callable[..., Any],
-    ) -> Callable[..., Coroutine[Any, Any, func.HttpResponse]]:
+    def protect[**P](
+        function: Callable[P, func.HttpResponse | Awaitable[func.HttpResponse]],
+    ) -> Callable[P, Coroutine[Any, Any, func.HttpResponse]]:
         handler = Handler(function, func.HttpRequest)
         if not _is_response(handler.hints.get("return", func.HttpResponse)):
             raise ConfigurationError(f"{handler.name} must return a func.HttpResponse")
         codec: ResultCodec[RecordedResponse] = ResultCodec(RecordedResponse)
 
-        async def protected(*args: Any, **kwargs: Any) -> func.HttpResponse:
+        async def protected(*args: P.args, **kwargs: P.kwargs) -> func.HttpResponse:
             request: func.HttpRequest = handler.message(args, kwargs)
             work = handler.work(args, kwargs)
             own: func.HttpResponse | None = None

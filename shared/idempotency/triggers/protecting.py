@@ -3,15 +3,26 @@
 import functools
 import inspect
 import typing
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
 
 import azure.functions as func
-from azure.functions.decorators.function_app import FunctionBuilder
 
 from ..errors import ConfigurationError
+from ..handlers import hints_of, name_of, refuse_registered, result_codec
 from ..results import ResultCodec
 from ..running import as_work
+
+
+class Decorator(Protocol):
+    """Makes a handler what the host calls: asynchronous, of the same parameters, returning nothing.
+
+    What the handler returns is recorded, and goes to nobody: a message has no caller.
+    """
+
+    def __call__[**P](
+        self, function: Callable[P, object], /
+    ) -> Callable[P, Coroutine[Any, Any, None]]: ...
 
 
 class Handler:
@@ -23,25 +34,21 @@ class Handler:
     """
 
     def __init__(self, function: Callable[..., Any], message_type: type[Any]) -> None:
-        if isinstance(function, FunctionBuilder):
-            raise TypeError(
-                "@idempotent(...) stands above the trigger decorator, where the host would register "
-                "the unprotected function. Put it directly above `def`, below every @app... decorator"
-            )
+        refuse_registered(function)
         self.function = function
         self.signature = inspect.signature(function)
-        self.hints = typing.get_type_hints(function)
+        self.hints = hints_of(function)
         self.parameter = self._message_parameter(message_type)
         for name in self.signature.parameters:
             self._refuse_output_binding(name)
 
     @property
     def name(self) -> str:
-        return getattr(self.function, "__qualname__", repr(self.function))
+        return name_of(self.function)
 
     def codec(self) -> ResultCodec[Any]:
         """How results of the annotated return type are kept."""
-        return ResultCodec(self.hints.get("return", Any))
+        return result_codec(self.function)
 
     def message(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The trigger's message in a call of the function; TypeError when the call does not fit it."""
@@ -49,16 +56,11 @@ class Handler:
 
     def work(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Awaitable[Any]]:
         """The call of the function as asynchronous work."""
-        begin = as_work(self.function, *args, **kwargs)
+        return as_work(self.function, *args, **kwargs)
 
-        async def run() -> Any:
-            result = await begin()
-            # a plain function that returns a coroutine: unawaited, it would complete without running
-            return await result if inspect.isawaitable(result) else result
-
-        return run
-
-    def expose[W: Callable[..., Any]](self, protected: W, *, returns: Any, **added: Any) -> W:
+    def expose[**P, R](
+        self, protected: Callable[P, R], *, returns: Any, **added: Any
+    ) -> Callable[P, R]:
         """Show ``protected`` to the worker as the function, with parameters ``added`` for it to fill.
 
         ``returns`` is what the adapter hands the worker, whatever the handler returns.

@@ -19,7 +19,7 @@ from ..keys import checked
 from ..properties import DEDUPLICATION_KEY, FIRST_ENQUEUED_TIME, FORCED
 from ..records import Delivery
 from .pacing import Pacing
-from .protecting import Handler
+from .protecting import Decorator, Handler
 from .settling import settle
 from .trace_context import trace_parent
 
@@ -54,9 +54,6 @@ class Settlement(Protocol):
         ...
 
 
-type Decorator = Callable[[Callable[..., Any]], Callable[..., Coroutine[Any, Any, None]]]
-
-
 def idempotent(
     consumer: Protected,
     *,
@@ -76,7 +73,7 @@ def idempotent(
     pace = pacing or Pacing()
     time = clock or SystemClock()
 
-    def protect(function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, None]]:
+    def protect[**P](function: Callable[P, object]) -> Callable[P, Coroutine[Any, Any, None]]:
         handler = Handler(function, func.ServiceBusMessage)
         codec = handler.codec()
         added = {_ACTIONS: settlement.actions_type} if settlement.actions_type else {}
@@ -86,7 +83,7 @@ def idempotent(
                 "outcome, and can be settled only once"
             )
 
-        async def protected(*args: Any, **kwargs: Any) -> None:
+        async def protected(*args: P.args, **kwargs: P.kwargs) -> None:
             actions = kwargs.pop(_ACTIONS, None) if added else None
             if added and actions is None:
                 raise ConfigurationError(

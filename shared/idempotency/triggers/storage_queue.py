@@ -20,7 +20,7 @@ from ..fingerprint import Fingerprint, canonical_json
 from ..keys import checked
 from ..records import Delivery
 from .pacing import Pacing
-from .protecting import Handler
+from .protecting import Decorator, Handler
 from .settling import settle
 
 _log = logging.getLogger("idempotency.storage_queue")
@@ -30,8 +30,6 @@ type KeyOf = Callable[[bytes], str]
 
 type PoisonQueue = Callable[[func.QueueMessage, str, str], Awaitable[None]]
 """Sends a message to the poison queue with the reason and its description."""
-
-type Decorator = Callable[[Callable[..., Any]], Callable[..., Coroutine[Any, Any, None]]]
 
 
 def json_key(field: str) -> KeyOf:
@@ -68,11 +66,11 @@ def idempotent(
     pace = pacing or Pacing()
     time = clock or SystemClock()
 
-    def protect(function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, None]]:
+    def protect[**P](function: Callable[P, object]) -> Callable[P, Coroutine[Any, Any, None]]:
         handler = Handler(function, func.QueueMessage)
         codec = handler.codec()
 
-        async def protected(*args: Any, **kwargs: Any) -> None:
+        async def protected(*args: P.args, **kwargs: P.kwargs) -> None:
             message = _Dequeued(handler.message(args, kwargs), key, fingerprint, poison_queue)
             work = handler.work(args, kwargs)
             await settle(consumer, message, work, codec, pacing=pace, clock=time)
