@@ -39,14 +39,20 @@ class RunningApp:
 
 @contextmanager
 def running_app(
-    azurite: Azurite, cosmos: CosmosServer | None = None, **settings: str
+    azurite: Azurite,
+    cosmos: CosmosServer | None = None,
+    *,
+    lock: timedelta = timedelta(seconds=3),
+    **settings: str,
 ) -> Iterator[RunningApp]:
-    """The app with a broker and names of its own, so that tests do not meet in one store."""
+    """The app with a broker and names of its own, so that tests do not meet in one store.
+
+    ``lock`` is short, so that what is paced comes back within a test's patience.
+    """
     own = uuid.uuid4().hex[:8]
     entities = Entities.load(ROOT / "local" / "entities.json")
-    # a short lock: what is paced comes back within the test's patience
     for name in ("orders", "order-events/subscriptions/payments"):
-        entities = entities.with_queue(name, lock=timedelta(seconds=3))
+        entities = entities.with_queue(name, lock=lock)
     with Broker(entities, host="127.0.0.1", port=0) as broker:
         environment = {
             "AzureWebJobsStorage": azurite.connection_string,
