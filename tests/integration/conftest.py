@@ -41,8 +41,8 @@ class RunningApp:
 def running_app(
     azurite: Azurite,
     cosmos: CosmosServer | None = None,
-    *,
     lock: timedelta = timedelta(seconds=3),
+    /,
     **settings: str,
 ) -> Iterator[RunningApp]:
     """The app with a broker and names of its own, so that tests do not meet in one store.

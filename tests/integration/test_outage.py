@@ -42,7 +42,8 @@ def app(azurite: Azurite, store: AilingService) -> Iterator[RunningApp]:
     assert direct in azurite.connection_string
     with running_app(
         azurite,
-        lock=timedelta(seconds=LOCK),
+        None,
+        timedelta(seconds=LOCK),
         AzureWebJobsStorage=azurite.connection_string.replace(direct, ailing),
         # short, so that a delivery fails soon: given back at once, ten would be used up in no time
         IDEMPOTENCY_LEASE_SECONDS="1",
