@@ -92,6 +92,8 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
     send_order: SendOrder
     storage_queues: StorageQueues
     observer: Observer
+    sources: Mapping[str, str]
+    service_bus: "Callable[[], ServiceBusClient]"
     scans: tuple[RecordScan, ...]
     upkeep: Upkeep
     check_retention: "Callable[[], Awaitable[None]]"
@@ -167,6 +169,8 @@ def build(environment: Mapping[str, str] = os.environ) -> App:
         send_order=send_order,
         storage_queues=storage_queues,
         observer=observer,
+        sources=_sources(settings),
+        service_bus=functools.partial(_service_bus_client, settings.service_bus),
         scans=scans,
         upkeep=Upkeep(scans, observer, purgeable=purgeable),
         check_retention=_retention_check(settings),
@@ -256,6 +260,20 @@ def _scans(settings: Settings) -> tuple[tuple[RecordScan, ...], Purgeable | None
         _table_client(settings.tables, settings.orders_name), placement=Placement.BESIDE_DATA
     )
     return (dedicated, markers), dedicated
+
+
+def _sources(settings: Settings) -> dict[str, str]:
+    """What each consumer reads from Service Bus: where its dead letters are."""
+    if not settings.service_bus:
+        return {}
+    topic = settings.order_events_topic
+    return {
+        "process_order": settings.orders_queue,
+        "fulfil_order": settings.fulfilment_queue,
+        "stock_level_changed": settings.stock_queue,
+        "order_timeline": f"{topic}/{settings.timeline_subscription}",
+        "charge_payment": f"{topic}/{settings.payments_subscription}",
+    }
 
 
 def _retention_check(settings: Settings) -> Callable[[], Awaitable[None]]:

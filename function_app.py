@@ -3,6 +3,7 @@
 import azure.functions as func
 
 from blueprints import (
+    admin,
     fulfilment,
     inventory,
     operations,
@@ -24,3 +25,4 @@ payments.register(app, parts)
 webhooks.register(app, parts)
 order_status.register(app, parts)
 operations.register(app, parts)
+admin.register(app, parts)

@@ -29,6 +29,9 @@ param storageSku string
 @description('Where the payment provider is called. Empty: the app charges nobody.')
 param paymentProviderUrl string
 
+@description('Who is told of alerts. Empty: they are seen in the portal only.')
+param alertEmail string
+
 var tags = { 'azd-env-name': environmentName }
 var suffix = toLower(uniqueString(subscription().id, environmentName, location))
 
@@ -116,8 +119,27 @@ module app 'app.bicep' = {
   dependsOn: [roles]
 }
 
-// Alerts and the workbook are modules of their own beside these: they need
-// monitoring.outputs.applicationInsightsName and serviceBus.outputs.name.
+module alerts 'alerts.bicep' = {
+  scope: group
+  name: 'alerts'
+  params: {
+    location: location
+    tags: tags
+    applicationInsightsName: monitoring.outputs.applicationInsightsName
+    serviceBusName: serviceBus.outputs.name
+    email: alertEmail
+  }
+}
+
+module workbook 'workbook.bicep' = {
+  scope: group
+  name: 'workbook'
+  params: {
+    location: location
+    tags: tags
+    applicationInsightsName: monitoring.outputs.applicationInsightsName
+  }
+}
 
 // azd keeps the outputs in its environment: `azd env get-values`.
 output AZURE_RESOURCE_GROUP string = group.name

@@ -68,6 +68,10 @@ CLOSED: Mapping[str, Mapping[str, Any]] = {
     "Microsoft.Web/sites/basicPublishingCredentialsPolicies": {"allow": False},
 }
 HOLDS_NO_DATA = {
+    "Microsoft.Insights/actionGroups",
+    "Microsoft.Insights/metricAlerts",
+    "Microsoft.Insights/scheduledQueryRules",
+    "Microsoft.Insights/workbooks",
     "Microsoft.ManagedIdentity/userAssignedIdentities",
     "Microsoft.Resources/resourceGroups",
     "Microsoft.Web/serverfarms",

@@ -22,8 +22,8 @@ DECLARATIONS = {
     "variable_declaration",
 }
 FUNCTIONS = {
-    "concat", "empty", "guid", "resourceGroup", "split", "subscription", "subscriptionResourceId",
-    "tenant", "toLower", "union", "uniqueString",
+    "concat", "empty", "guid", "loadTextContent", "resourceGroup", "split", "subscription",
+    "subscriptionResourceId", "tenant", "toLower", "union", "uniqueString",
 }  # fmt: skip
 """Functions of Bicep that are used here; a new one is to be looked up, then added."""
 

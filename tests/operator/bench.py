@@ -46,6 +46,7 @@ class Operator:
         azurite: Azurite,
         cosmos: CosmosServer | None = None,
         broker: Broker | None = None,
+        catalogue: Path | None = None,
     ) -> None:
         self.own = uuid.uuid4().hex[:8]
         self._azurite = azurite
@@ -58,7 +59,9 @@ class Operator:
             "service_bus": broker.connection_string if broker else None,
         }
         self._run_file.write_text(json.dumps(running))
-        self._catalogue = folder / "pyproject.toml"
+        self._catalogue = catalogue or folder / "pyproject.toml"
+        if catalogue is not None:
+            return
         self._catalogue.write_text(
             f"""
 [tool.idempotency]
@@ -115,13 +118,19 @@ charge_payment = "orders"
         return self.store(lambda store: store.read(consumer, key))
 
     def dead_letter(self, *messages: ServiceBusMessage, reason: str, queue: str = "orders") -> None:
-        """Have messages in a queue's dead letters."""
+        """Have messages among the dead letters of a queue, or of a subscription of a topic."""
         assert self.broker
         with ServiceBusClient.from_connection_string(self.broker.connection_string) as client:
-            with client.get_queue_sender(queue) as sender:
+            with client.get_queue_sender(queue.partition("/")[0]) as sender:
                 for message in messages:
                     sender.send_messages(message)
-            with client.get_queue_receiver(queue, max_wait_time=2) as receiver:
+            topic, _, subscription = queue.partition("/")
+            receiver = (
+                client.get_subscription_receiver(topic, subscription, max_wait_time=2)
+                if subscription
+                else client.get_queue_receiver(queue, max_wait_time=2)
+            )
+            with receiver:
                 for _ in messages:
                     [received] = receiver.receive_messages(1)
                     receiver.dead_letter_message(

@@ -38,10 +38,12 @@ def dead(operator: Operator) -> list[Snapshot]:
 def test_without_a_yes_it_is_only_shown_what_would_be_done(operator: Operator) -> None:
     operator.dead_letter(message("o-1"), message("o-2"), reason="PayloadMismatch")
 
-    shown = operator("resend", "orders", "--json")
+    shown = operator("resend", "orders", "--dry-run", "--yes", "--json")
+    unanswered = operator("resend", "orders", "--json")
     declined = operator("resend", "orders", answer="n\n")
 
-    assert shown.told["dry_run"] is True
+    assert (shown.code, unanswered.code) == (0, 6)
+    assert shown.told["dry_run"] is unanswered.told["dry_run"] is True
     assert [d["key"] for d in shown.told["dead_letters"]] == ["o-1", "o-2"]
     assert declined.code == 6
     assert "would be re-sent" in declined.out

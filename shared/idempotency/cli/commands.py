@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from ..descriptions import record_as_json
 from ..interventions import Reason, apply, completed, quarantined, released
 from ..purging import expired, purge
 from ..records import Record, Status
@@ -127,7 +128,7 @@ def release(
             if hit and record:
                 hit = (hit[0], await apply(hit[0], hit[1], record))
         resent = await messages.resend_all(place.target, entity, letters) if letters else []
-        told = None if hit is None else views.record_as_json(hit[1], whole=True)
+        told = None if hit is None else record_as_json(hit[1], whole=True)
         if as_json:
             views.print_json({"record": told, "resent": [msgspec.to_builtins(v) for v in resent]})
             return

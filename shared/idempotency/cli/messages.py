@@ -47,6 +47,9 @@ def resend(
         bool, typer.Option("--quarantine-queue", help="ENTITY is the queue that holds them itself.")
     ] = False,
     limit: Annotated[int, typer.Option(min=1, help="How many are re-sent at most.")] = 100,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be done.")
+    ] = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
@@ -62,9 +65,9 @@ def resend(
             letters = DeadLetters(client, entity, to=to, quarantine=quarantine_queue)
             verdicts = await letters.look(choice, judge, limit=limit)
             meant = sum(each.resend for each in verdicts)
-            if not (meant and yes):
+            if dry_run or not (meant and yes):
                 views.show_verdicts(verdicts, done=False, as_json=as_json)
-            if not meant:
+            if dry_run or not meant:
                 return
             if not yes and (as_json or not _agreed(place, meant, letters.to)):
                 raise Ended(Exit.DECLINED, "nothing was re-sent (--yes re-sends)")

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..dead_letters import DeadLetter, Verdict
+from ..descriptions import record_as_json
 from ..interventions import audit_of
 from ..keys import presentable
 from ..scanning import Found
@@ -57,40 +58,6 @@ def moment(epoch: float | None) -> str:
     if epoch is None:
         return "-"
     return datetime.fromtimestamp(epoch, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-def record_as_json(found: Found, *, whole: bool) -> dict[str, Any]:
-    """A record for a script. ``whole``: with its result and its audit; business data never."""
-    record = found.record
-    told: dict[str, Any] = {
-        "consumer": record.consumer,
-        "key": record.key,
-        "status": str(record.status),
-        "attempt": record.attempt,
-        "age": round(found.age, 3),
-        "started_at": record.started_at,
-        "finished_at": record.finished_at,
-        "expires_at": record.expires_at,
-        "steps": [{"name": step.name, "done": step.done} for step in record.steps],
-        "failure_reason": record.failure_reason,
-        "failure_description": record.failure_description,
-        "source": found.source,
-        "placement": str(found.placement),
-    }
-    if whole:
-        told |= {
-            "result": record.result,
-            "fingerprint": record.fingerprint,
-            "owner": record.owner,
-            "lease": record.lease,
-            "first_sequence_number": record.first_sequence_number,
-            "trace_parent": record.trace_parent,
-            "schema": record.schema,
-            "address": list(found.address),
-            "etag": found.etag,
-            "audit": [msgspec.to_builtins(entry) for entry in audit_of(found)],
-        }
-    return told
 
 
 def show_records(found: Sequence[Found], *, more: bool, as_json: bool) -> None:

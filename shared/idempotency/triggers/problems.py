@@ -29,6 +29,7 @@ TYPES = {
     "malformed": "The request's content is not what the route takes; the detail names the field.",
     "too-large": "The request's body is larger than the route takes.",
     "not-found": "There is nothing at this address.",
+    "not-allowed": "The record does not allow it as it is, or was changed meanwhile. Look again.",
 }
 """What each problem type means; the last part of its `type` is the name."""
 
@@ -52,6 +53,7 @@ _TITLES = {
     "malformed": "The request cannot be processed as it was sent",
     "too-large": "The request is too large",
     "not-found": "There is no such thing",
+    "not-allowed": "The record does not allow it",
 }
 
 
