@@ -15,6 +15,7 @@ from shared.idempotency import (
     current_unit,
 )
 from shared.idempotency.events import MessageRelayed
+from shared.idempotency.inbox_store import Operation
 from shared.idempotency.outbox import message_id
 from shared.idempotency.relay import COMMIT_WITHIN, FORGET_AFTER
 from shared.idempotency.stores.memory_inbox import MemoryInbox
@@ -261,6 +262,45 @@ async def test_without_its_pointer_a_transaction_is_not_sent() -> None:
         await bench.handle()
     assert "commit" not in bench.wire.trips
     assert bench.store.documents() == {}
+
+
+async def test_a_commit_that_is_slower_than_a_sweep_is_still_sent_when_its_process_dies() -> None:
+    """The sweeper has seen a pointer that led to nothing, and must not have forgotten it."""
+    bench = PostBench(announces=True)
+
+    async def swept_meanwhile() -> None:
+        swept = await bench.an_outbox(bench.store).sweep()
+        assert (swept.undecided, swept.forgotten) == (1, 0)
+
+    async def slow() -> None:
+        await bench.clock.advance(GRACE + 1.0)
+        await swept_meanwhile()
+
+    bench.wire.before["commit"] = slow
+    bench.post.down = True  # as good as dead: nothing is sent after the commit
+    assert (await bench.handle()).outcome is Outcome.PROCESSED
+    assert bench.pending() == 2
+    bench.post.down = False
+    await bench.sweep(FORGET_AFTER)
+    assert bench.post.bodies() == [b"placed", b"noted"]
+    assert (bench.pending(), bench.store.pointers) == (0, {})
+
+
+async def test_what_another_has_taken_away_does_not_keep_the_rest_from_being_taken_away(
+    bench: PostBench,
+) -> None:
+    async def cleared_meanwhile() -> None:
+        first = next(id_ for _, id_ in bench.store.documents() if id_.startswith("!=pending"))
+        delete = Operation(kind="delete", id=first)
+        assert await bench.store.commit(KEY, (delete,)) is None
+
+    async def at_the_second_commit() -> None:
+        bench.wire.before["commit"] = cleared_meanwhile
+
+    bench.wire.before["commit"] = at_the_second_commit
+    await bench.handle()
+    assert (bench.pending(), bench.store.pointers) == (0, {})
+    assert bench.wire.trips.count("commit") == 3
 
 
 # -- message ids, limits, refusals
