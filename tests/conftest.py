@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from local.services.azurite import Azurite
@@ -17,6 +18,10 @@ from local.services.node import INSTALL, MODULES
 if TYPE_CHECKING:
     from local.servicebus import Broker
     from local.services.telemetry_sink import TelemetrySink
+
+# How long an example takes tells about the machine, not about the code.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 ENTITIES = Path(__file__).parents[1] / "local" / "entities.json"
 

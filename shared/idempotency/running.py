@@ -1,6 +1,7 @@
 """Runs a handler under its lease: heartbeat beside it, cancelled at its deadline or when fenced."""
 
 import asyncio
+import functools
 import inspect
 from collections.abc import Awaitable, Callable
 from enum import Enum, auto
@@ -140,14 +141,19 @@ def noted(task: "asyncio.Task[Any]") -> None:
         task.exception()
 
 
+def _is_async(handler: Callable[..., Any]) -> bool:
+    called = getattr(type(handler), "__call__", None)  # noqa: B004 - an object's own, if it is async
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(called)
+
+
 def as_work(handler: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[[], Awaitable[Any]]:
     """A call of a handler as asynchronous work; a synchronous handler runs in a thread.
 
     A thread cannot be cancelled: the work of a cancelled synchronous handler ends only when its
     function returns, which is what keeps its record from being released under its feet.
     """
-    if inspect.iscoroutinefunction(handler):
-        return lambda: handler(*args, **kwargs)
+    if _is_async(handler):
+        return functools.partial(handler, *args, **kwargs)  # which still shows that it is
 
     async def in_thread() -> Any:
         running = asyncio.ensure_future(asyncio.to_thread(handler, *args, **kwargs))
