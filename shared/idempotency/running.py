@@ -142,6 +142,8 @@ def noted(task: "asyncio.Task[Any]") -> None:
 
 
 def _is_async(handler: Callable[..., Any]) -> bool:
+    while isinstance(handler, functools.partial):
+        handler = handler.func
     called = getattr(type(handler), "__call__", None)  # noqa: B004 - an object's own, if it is async
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(called)
 
@@ -153,7 +155,7 @@ def as_work(handler: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[
     function returns, which is what keeps its record from being released under its feet.
     """
     if _is_async(handler):
-        return functools.partial(handler, *args, **kwargs)  # which still shows that it is
+        return functools.partial(handler, *args, **kwargs)
 
     async def in_thread() -> Any:
         running = asyncio.ensure_future(asyncio.to_thread(handler, *args, **kwargs))
