@@ -4,6 +4,7 @@ import azure.functions as func
 
 from blueprints import (
     admin,
+    description,
     fulfilment,
     inventory,
     operations,
@@ -26,3 +27,4 @@ webhooks.register(app, parts)
 order_status.register(app, parts)
 operations.register(app, parts)
 admin.register(app, parts)
+description.register(app, parts)

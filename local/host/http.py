@@ -49,7 +49,7 @@ class HttpTrigger:
         app.router.add_get("/admin/functions", self._list)
         app.router.add_get("/admin/functions/{name}", self._describe)
         app.router.add_post("/admin/functions/{name}", self._run)
-        app.router.add_route("*", "/{path:.*}", self._serve)
+        app.router.add_route("*", r"/{path:[\s\S]*}", self._serve)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=grace)
 
     async def start(self, port: int) -> int:
