@@ -24,6 +24,7 @@ from rich.console import Console
 from local.demo import report, stage
 from local.demo.accounts import Accounts, drawn_up
 from local.demo.consumers import Logs
+from local.demo.events import TOPIC, WITNESS, Events
 from local.demo.evidence import Evidence
 from local.demo.ledger import Ledger
 from local.demo.narration import Narration
@@ -93,6 +94,7 @@ def played(options: Options, narration: Narration) -> Accounts:
             outcome = Scenario(opened, options.traffic, producer, narration).run()
         with narration.act("Everything ends, and is counted"):
             opened.consumers.stop()
+            ledger = Ledger.read(opened)
             return drawn_up(
                 Evidence(
                     protected=options.protected,
@@ -101,13 +103,18 @@ def played(options: Options, narration: Narration) -> Accounts:
                     broker=opened.broker.counts(stage.QUEUE),
                     dead_letters=opened.broker.messages(f"{stage.QUEUE}/$deadletterqueue"),
                     poison_messages=_poison_messages(opened),
-                    ledger=Ledger.read(opened),
+                    ledger=ledger,
                     logs=Logs.of(opened.consumers),
                     telemetry=Telemetry.read(opened.sink),
                     payments=Payments.of(
                         opened.provider.ledger,
                         opened.provider.faults.struck,
                         opened.broker.counts(SUBSCRIPTION).dead,
+                    ),
+                    events=Events.of(
+                        opened.broker.messages(WITNESS),
+                        opened.broker.counts(TOPIC),
+                        ledger.fulfilments,
                     ),
                 )
             )

@@ -39,6 +39,8 @@ class Accounts:
     rejected: deliveries that no one can use. given_back: deliveries that failed and came again.
     charged, charged_twice: orders that were paid for, and of these more than once. charges: in all.
     provider_faults: how often each has struck.
+    told_placed, told_fulfilled: order events that subscribers got. events_repeated: those sent again
+        under a MessageId that the broker knew. fulfilled: effects of the fulfilment.
     problems: what must not be; empty when all is well.
     """
 
@@ -75,6 +77,10 @@ class Accounts:
     charged_twice: int
     charges: int
     provider_faults: dict[str, int]
+    told_placed: int
+    told_fulfilled: int
+    events_repeated: int
+    fulfilled: int
     problems: tuple[str, ...]
 
     @property
@@ -139,6 +145,10 @@ def drawn_up(evidence: Evidence) -> Accounts:
         charged_twice=len(payments.charged_twice),
         charges=payments.charges.total(),
         provider_faults=dict(sorted(payments.struck.items())),
+        told_placed=evidence.events.placed.total(),
+        told_fulfilled=evidence.events.fulfilled.total(),
+        events_repeated=evidence.events.repeats,
+        fulfilled=evidence.events.fulfilments.total(),
         problems=tuple(problems(evidence)),
     )
 

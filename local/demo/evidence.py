@@ -8,6 +8,7 @@ counted on: a process that is killed takes with it what it has not exported.
 from dataclasses import dataclass
 
 from local.demo.consumers import Logs
+from local.demo.events import Events
 from local.demo.ledger import Ledger
 from local.demo.payments import Payments
 from local.demo.scenario import Outcome
@@ -32,6 +33,7 @@ class Evidence:
     logs: Logs
     telemetry: Telemetry
     payments: Payments
+    events: Events
 
     @property
     def delivered_by_broker(self) -> int:

@@ -23,10 +23,11 @@ ORDERS = "orders"
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Effects by order id, and what each order's document says: customer and total."""
+    """Effects and fulfilments by order id, and what each order's document says: customer and total."""
 
     effects: Counter[str]
     contents: Mapping[str, tuple[str, str]]
+    fulfilments: Counter[str]
 
     @classmethod
     def read(cls, stage: Stage) -> "Ledger":
@@ -37,16 +38,19 @@ class Ledger:
 
     @classmethod
     def of(cls, documents: Iterable[Mapping[str, Any]]) -> "Ledger":
-        """Sort what is about placing orders; the app keeps other documents beside it."""
+        """Sort what is about orders; the app keeps other documents beside it."""
         effects: Counter[str] = Counter()
+        fulfilments: Counter[str] = Counter()
         contents: dict[str, tuple[str, str]] = {}
         for document in documents:
             kind, effect = document.get("type"), document.get("effect")
             if (kind, effect) == ("journal", "placed"):
                 effects[document["order_id"]] += 1
+            elif (kind, effect) == ("journal", "fulfilled"):
+                fulfilments[document["order_id"]] += 1
             elif kind == "order":
                 contents[document["order_id"]] = (document["customer_id"], document["total"])
-        return cls(effects, contents)
+        return cls(effects, contents, fulfilments)
 
     @property
     def doubled(self) -> int:

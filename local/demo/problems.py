@@ -30,6 +30,7 @@ def _problems_in_spite_of_protection(evidence: Evidence) -> Iterator[str]:
     if doubled := tuple(key for key, count in ledger.effects.items() if count > 1):
         yield f"doubled: {_some(doubled)}"
     yield from _wrong_charges(evidence)
+    yield from evidence.events.problems(traffic.orders)
     if strange := sorted(ledger.effects.keys() - {planned.id for planned in traffic.orders}):
         yield f"effects of orders that should have been refused: {_some(strange)}"
     if overwritten := ledger.overwritten_of(traffic.orders):

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.storage.queue import QueueClient
 
+from local.demo.events import FULFILMENT
 from local.demo.stage import QUEUE, Stage
 from local.demo.traffic import Message, batches
 
@@ -25,6 +26,7 @@ class Producer:
         """Messages that Service Bus has accepted, or dropped as duplicates."""
         self._client = ServiceBusClient.from_connection_string(stage.broker.connection_string)
         self._sender = self._client.get_queue_sender(QUEUE)
+        self._fulfilment = self._client.get_queue_sender(FULFILMENT)
         self._storage = QueueClient.from_connection_string(stage.azurite.connection_string, QUEUE)
 
     def __enter__(self) -> Self:
@@ -37,6 +39,7 @@ class Producer:
         traceback: TracebackType | None,
     ) -> None:
         self._sender.close()
+        self._fulfilment.close()
         self._client.close()
         self._storage.close()
 
@@ -45,6 +48,11 @@ class Producer:
         for batch in batches(tuple(messages)):
             self._sender.send_messages([_encoded(message) for message in batch])
             self.sent += len(batch)
+
+    def ask_for_fulfilment(self, messages: Sequence[Message]) -> None:
+        """Send to the queue of orders that are to be shipped."""
+        for batch in batches(tuple(messages)):
+            self._fulfilment.send_messages([_encoded(message) for message in batch])
 
     def send_through_storage_queue(self, message: Message) -> None:
         """Send to the Storage queue, which knows no id: the order's is in its body."""

@@ -22,6 +22,7 @@ def show(accounts: Accounts, console: Console) -> None:
     console.print(_deliveries(accounts))
     console.print(_dead_letters(accounts))
     console.print(_payments(accounts))
+    console.print(_events(accounts))
     for line in _remarks(accounts):
         console.print(f"- {line}", soft_wrap=True)
     for problem in accounts.problems:
@@ -102,6 +103,21 @@ def _payments(accounts: Accounts) -> Table:
     return table
 
 
+def _events(accounts: Accounts) -> Table:
+    table = _table("What subscribers of the order events were told")
+    table.add_column("")
+    table.add_column("", justify="right")
+    table.add_column("counted by")
+    table.add_row("orders placed", str(accounts.processed), "journal in the store")
+    table.add_row("  told by OrderPlaced", str(accounts.told_placed), "a subscription")
+    if accounts.protected:
+        table.add_row("orders fulfilled", str(accounts.fulfilled), "journal in the store")
+        table.add_row("  told by OrderFulfilled", str(accounts.told_fulfilled), "a subscription")
+        repeats = "the topic, by MessageId"
+        table.add_row("sent again, and recognised", str(accounts.events_repeated), repeats)
+    return table
+
+
 def _remarks(accounts: Accounts) -> list[str]:
     remarks = [f"{accounts.messages_per_second:.0f} messages per second while nothing went wrong"]
     telemetry = accounts.telemetry
@@ -114,7 +130,7 @@ def _remarks(accounts: Accounts) -> list[str]:
             f"{accounts.replayed} of {accounts.http_repeats} repeated HTTP requests got the"
             " recorded answer, and sent nothing",
             f"{accounts.pairs_in_two_processes} pairs met in two processes; the store refused"
-            f" {telemetry.refused_commits} second transactions",
+            f" {telemetry.refused_commits} second transactions, those of fulfilment included",
             f"telemetry has {telemetry.redelivered} redeliveries and {telemetry.resent} re-sends"
             + _never_exported(accounts),
         ]

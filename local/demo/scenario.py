@@ -5,10 +5,12 @@ anything. So a consumer that is killed holds exactly the messages whose acknowle
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from local.demo.consumers import Consumer
+from local.demo.events import FULFILMENT, TOPIC, WITNESS, Events
 from local.demo.narration import Detail, Narration
 from local.demo.payments import SUBSCRIPTION, beset
 from local.demo.producer import Producer
@@ -80,6 +82,8 @@ class Scenario:
         self._after_the_window()
         self._no_one_can_use()
         self._payments()
+        if self._stage.protected:
+            self._fulfilments()
         http_repeats = len(self._traffic.of(Origin.HTTP_REPEATED))
         return Outcome(
             sent=self._producer.sent + http_repeats,
@@ -228,6 +232,29 @@ class Scenario:
                 time.sleep(LOOK_SECONDS)
             struck = provider.faults.struck.total()
             detail(f"{len(provider.ledger)} charges, {struck} calls went wrong")
+
+    def _fulfilments(self) -> None:
+        """Each in two messages; and every event of it all has to be out by the end."""
+        orders = self._traffic.orders
+        deadline = time.monotonic() + self._patience
+        with self._act("Every order is fulfilled, asked for in two messages") as detail:
+            for group in batches(orders, PAIRS_AT_ONCE):
+                first = [planned.fulfilment() for planned in group]
+                self._producer.ask_for_fulfilment([*first, *(p.fulfilment("2") for p in group)])
+            while True:
+                counts = self._broker.counts(FULFILMENT)
+                events = self._events()
+                untold = 2 * len(orders) - len(events.placed) - len(events.fulfilled)
+                if not (untold or counts.active or counts.locked or counts.scheduled):
+                    break
+                if time.monotonic() > deadline:
+                    raise NotSettled(f"{untold} order events are missing: {counts}")
+                detail(f"{untold} events to come")
+                time.sleep(LOOK_SECONDS)
+            detail(f"{events.placed.total() + events.fulfilled.total()} order events in all")
+
+    def _events(self) -> Events:
+        return Events.of(self._broker.messages(WITNESS), self._broker.counts(TOPIC), Counter())
 
     # ---------------------------------------------------------------- waiting
 

@@ -12,6 +12,7 @@ from azure.core.exceptions import ResourceExistsError
 from azure.storage.queue import QueueServiceClient
 
 from local.demo.consumers import Consumers
+from local.demo.events import with_witness
 from local.demo.payments import SETTINGS, SUBSCRIPTION
 from local.introduction import ENTITIES
 from local.payments import PaymentProvider
@@ -32,7 +33,10 @@ EXPORT_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What runs. `cosmos` is None when orders are kept in Table Storage."""
+    """What runs. `cosmos` is None when orders are kept in Table Storage.
+
+    protected: whether the app is the one with the module.
+    """
 
     broker: Broker
     azurite: Azurite
@@ -40,6 +44,7 @@ class Stage:
     sink: TelemetrySink
     provider: PaymentProvider
     consumers: Consumers
+    protected: bool
 
     @property
     def store(self) -> str:
@@ -58,7 +63,7 @@ def opened(store: str, *, protected: bool) -> Iterator[Stage]:
     entities = Entities.load(ENTITIES).with_queue(
         QUEUE, lock=LOCK, detection_window=DETECTION_WINDOW
     )
-    entities = entities.with_queue(SUBSCRIPTION, lock=LOCK)
+    entities = with_witness(entities.with_queue(SUBSCRIPTION, lock=LOCK))
     folder = Path(tempfile.mkdtemp(prefix="demo-"))
     try:
         with contextlib.ExitStack() as parts:
@@ -82,7 +87,7 @@ def opened(store: str, *, protected: bool) -> Iterator[Stage]:
             app = ROOT if protected else _unprotected_app(folder)
             consumers = Consumers(app, environment, folder)
             parts.callback(consumers.stop)
-            yield Stage(broker, azurite, cosmos, sink, provider, consumers)
+            yield Stage(broker, azurite, cosmos, sink, provider, consumers, protected)
     except Exception as error:
         error.add_note(f"The consumers' logs are in {folder}")
         raise

@@ -85,6 +85,13 @@ class PlannedOrder:
         """The same logical message in another message of the broker's."""
         return Message(msgspec.json.encode(self.order), f"{self.id}-{suffix}", self.id)
 
+    def fulfilment(self, suffix: str = "") -> Message:
+        """The request to ship it, known by the order's id also in another message."""
+        body = msgspec.json.encode({"order_id": self.id, "warehouse": "main"})
+        if not suffix:
+            return Message(body, self.id)
+        return Message(body, f"{self.id}-{suffix}", self.id)
+
     def altered(self) -> Message:
         """Another content under the same id, by an error of the producer's."""
         first, *others = self.order.lines

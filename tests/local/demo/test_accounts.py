@@ -9,13 +9,16 @@ import pytest
 
 from local.demo.accounts import drawn_up
 from local.demo.consumers import Handling, Logs
+from local.demo.events import Events, with_witness
 from local.demo.evidence import Evidence
 from local.demo.ledger import Ledger
 from local.demo.payments import Payments
 from local.demo.scenario import Outcome
 from local.demo.telemetry import Telemetry
 from local.demo.traffic import Origin, PlannedOrder, Traffic
-from local.servicebus import Counts, Snapshot
+from local.introduction import ENTITIES
+from local.servicebus import Counts, Entities, Snapshot
+from shared.order_events import ORDER_FULFILLED, ORDER_PLACED, OrderEvent
 
 TRAFFIC = Traffic.planned(20, seed=1)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -77,6 +80,15 @@ FLAWLESS = Evidence(
             planned.id: (planned.order.customer_id, str(planned.order.total()))
             for planned in TRAFFIC.orders
         },
+        fulfilments=Counter(planned.id for planned in TRAFFIC.orders),
+    ),
+    events=Events(
+        told={
+            ORDER_PLACED: Counter(planned.id for planned in TRAFFIC.orders),
+            ORDER_FULFILLED: Counter(planned.id for planned in TRAFFIC.orders),
+        },
+        repeats=2,
+        fulfilments=Counter(planned.id for planned in TRAFFIC.orders),
     ),
     logs=Logs(
         handlings=HANDLINGS,
@@ -239,3 +251,55 @@ def test_each_origin_shows_what_its_repeats_did() -> None:
     assert (dropped.resent, dropped.came_again, dropped.doubled) == (DROPPED, 0, 0)
     killed = rows[Origin.CONSUMER_KILLED.value]
     assert (killed.resent, killed.came_again, killed.doubled) == (0, killed.orders, 0)
+
+
+EVENTS = FLAWLESS.events
+
+
+@pytest.mark.parametrize(
+    ("flawed", "problem"),
+    [
+        (replace(EVENTS, fulfilments=EVENTS.fulfilments - Counter([FIRST])), "not fulfilled"),
+        (replace(EVENTS, fulfilments=EVENTS.fulfilments + Counter([FIRST])), "fulfilled too often"),
+        (
+            replace(EVENTS, told={**EVENTS.told, ORDER_PLACED: EVENTS.placed - Counter([FIRST])}),
+            "not told OrderPlaced",
+        ),
+        (
+            replace(EVENTS, told={**EVENTS.told, ORDER_PLACED: EVENTS.placed + Counter([FIRST])}),
+            "told OrderPlaced too often",
+        ),
+        (
+            replace(
+                EVENTS, told={**EVENTS.told, ORDER_FULFILLED: EVENTS.fulfilled - Counter([FIRST])}
+            ),
+            "not told OrderFulfilled",
+        ),
+    ],
+)
+def test_an_event_or_a_fulfilment_that_is_missing_or_doubled_is_a_problem(
+    flawed: Events, problem: str
+) -> None:
+    assert drawn_up(replace(FLAWLESS, events=flawed)).problems == (f"{problem}: {FIRST}",)
+
+
+def test_an_event_sent_again_is_one_by_its_message_id() -> None:
+    event = OrderEvent(
+        id="e", source="/orders", type=ORDER_PLACED, subject=FIRST, time=NOW, version=1
+    )
+    seen = [
+        Snapshot(message_id, event.encoded(), 1, 0, None, None, {})
+        for message_id in ("a", "a", "b")
+    ]
+
+    events = Events.of(seen, Counts(dropped_by_detection=1), Counter())
+
+    assert (events.placed, events.repeats) == (Counter({FIRST: 2}), 1)
+
+
+def test_the_witness_is_a_subscription_beside_those_of_the_app() -> None:
+    entities = with_witness(Entities.load(ENTITIES))
+
+    assert set(entities.names()) - set(Entities.load(ENTITIES).names()) == {
+        "order-events/subscriptions/witness"
+    }
