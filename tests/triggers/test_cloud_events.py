@@ -375,6 +375,9 @@ async def test_when_the_store_is_down_the_rest_is_not_tried() -> None:
     answer = await receiver(post([an_event(f"e-{n}") for n in range(200)], BATCH))
     assert answer.status_code == 503
     assert {status for _, status, _ in told(answer)} == {503}
+    details = [each["detail"] for each in json.loads(answer.get_body())["events"]]
+    assert len({*details[1:]}) == 1
+    assert details[0] != details[1] == "an earlier event met a store that is down"
     assert receiver.handled == []
     store.down = False
     assert (await receiver(post([an_event("e-0")], BATCH))).status_code == 200

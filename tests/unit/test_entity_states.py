@@ -14,8 +14,9 @@ from shared.idempotency import (
     VersionGuard,
     current_unit,
 )
-from shared.idempotency.documents import RESERVED
+from shared.idempotency.documents import DELETED, RESERVED
 from shared.idempotency.entities import EntityStates
+from shared.idempotency.inbox_store import Operation
 from shared.idempotency.keys import storage_id
 from shared.idempotency.states import Document
 from shared.idempotency.stores.memory_inbox import MemoryInbox
@@ -115,6 +116,20 @@ async def test_given_no_entity_when_a_state_comes_then_the_change_says_whether_o
     assert orders.store.documents() == {}
     await orders.place("o-1")
     assert await orders.pay("o-1", 1) is Outcome.PROCESSED
+
+
+async def test_given_an_entity_that_was_deleted_when_a_state_comes_then_it_does_not_come_back() -> (
+    None
+):
+    orders = Orders()
+    await orders.place("o-1")
+    gone = {**await orders.order("o-1"), DELETED: True}
+    await orders.store.commit("o-1", (Operation(kind="upsert", id="o-1", document=gone),))
+
+    with pytest.raises(TransientFailure):
+        await orders.pay("o-1", 1)
+
+    assert await orders.order("o-1") == gone
 
 
 async def test_given_a_change_that_loses_reserved_properties_when_it_is_written_then_it_is_refused() -> (
