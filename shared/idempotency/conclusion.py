@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from .clock import Clock
+from .documents import AUDIT
 from .errors import (
     DeadlineExceeded,
     MalformedContent,
@@ -208,8 +209,11 @@ class Conclusion[R]:
         """Whether the record must outlive a clean failure.
 
         With steps done it holds their results. After an earlier attempt it holds what that attempt
-        worked on: it may have had its effect, so that other content is still a mismatch.
+        worked on: it may have had its effect, so that other content is still a mismatch. And what a
+        person did to it, and why, is not to be forgotten.
         """
+        if AUDIT in self._record.record.extra:
+            return True
         if self._steps is not None:
             return self._steps.journal.any_done()
         return bool(self._record.record.steps) or self._record.record.attempt > 1

@@ -16,6 +16,9 @@ from .records import SCHEMA, Record, Status, Step
 RESERVED: Final = "idempotency_"
 """Prefix of the properties that make a business entity a marker; business updates leave them alone."""
 
+AUDIT: Final = "audit"
+"""What was done to a record by hand, as JSON text; beside the data it has the reserved prefix."""
+
 DELETED: Final = f"{RESERVED}deleted"
 """True in the tombstone of a business entity that was a marker, and still is one."""
 

@@ -6,18 +6,16 @@ complete nor renew nor record a step. Every one leaves an audit entry in the rec
 
 import uuid
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from .documents import RESERVED
+from .documents import AUDIT, RESERVED
 from .errors import IdempotencyError
 from .keys import presentable
 from .records import SCHEMA, Record, Status
 from .scanning import Found, Placement, RecordScan
 
-AUDIT: Final = "audit"
-"""The property that holds the entries, as JSON text; beside the data it has the reserved prefix."""
 _MOST_ENTRIES = 20
 _LONGEST = 500
 _MOST_BYTES = 16_000

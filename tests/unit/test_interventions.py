@@ -20,7 +20,7 @@ from shared.idempotency.records import SCHEMA, Step
 from shared.idempotency.scanning import Found, Placement
 from shared.idempotency.stores.memory_scan import MemoryScan
 from shared.idempotency.testing import a_record
-from tests.unit.doubles import CODEC, KEY, SAME, Bench, a_delivery
+from tests.unit.doubles import CODEC, KEY, SAME, Bench, HandlerFailed, a_delivery
 
 WHY = Reason(who="ada", at=1_000.0, why="the provider says it did not happen")
 
@@ -195,6 +195,27 @@ async def test_given_a_quarantined_record_when_it_is_released_then_the_next_deli
     after = await scan.find("charge_payment", KEY)
     assert after is not None
     assert [entry.action for entry in audit_of(after)] == ["release"], "the work leaves it there"
+
+
+async def test_given_a_released_record_when_its_attempt_fails_then_what_was_done_by_hand_is_still_known() -> (
+    None
+):
+    bench = Bench()
+    scan = MemoryScan(bench.store)
+    record = a_record(KEY, status=Status.QUARANTINED, fingerprint=SAME, attempt=0)
+    await bench.store.insert(record.replaced(consumer="charge_payment"))
+    seen = await scan.find("charge_payment", KEY)
+    assert seen is not None
+    await apply(scan, seen, released(seen, WHY))
+
+    bench.effect.error = HandlerFailed("no")
+    with pytest.raises(HandlerFailed):
+        await bench.handle()
+
+    after = await scan.find("charge_payment", KEY)
+    assert after is not None
+    assert after.record.status is Status.RELEASED
+    assert [entry.who for entry in audit_of(after)] == ["ada"]
 
 
 async def test_given_a_record_completed_by_hand_then_a_duplicate_gets_the_result_given() -> None:

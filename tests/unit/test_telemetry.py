@@ -26,6 +26,7 @@ from shared.idempotency import (
     Policy,
     ResultCodec,
     all_of,
+    telemetry,
 )
 from shared.idempotency.events import (
     DeliveryFaulted,
@@ -369,3 +370,23 @@ def lasted(span: ReadableSpan) -> float:
     assert span.start_time is not None
     assert span.end_time is not None
     return (span.end_time - span.start_time) / 1e9
+
+
+def test_a_duplicate_outside_any_invocation_continues_the_trace_of_its_sender() -> None:
+    sender = f"00-{'5' * 32}-{'6' * 16}-01"
+    context = telemetry._continued(telemetry._span_context(sender))
+
+    assert context is not None
+    inside = trace.get_current_span(context).get_span_context()
+    assert f"{inside.trace_id:032x}" == "5" * 32
+    assert telemetry._continued(None) is None
+
+
+def test_the_present_span_is_told_as_a_traceparent_and_none_is_none() -> None:
+    parent = f"00-{'7' * 32}-{'8' * 16}-01"
+    assert telemetry.current_trace_parent() is None
+
+    span = trace.NonRecordingSpan(telemetry._span_context(parent))  # type: ignore[arg-type]
+    with trace.use_span(span):
+        assert telemetry.current_trace_parent() == parent
+        assert telemetry._continued(telemetry._span_context(parent)) is None
