@@ -53,6 +53,23 @@ def test_a_time_to_live_that_never_ends_is_none(tmp_path: Path) -> None:
     assert "never expire" in complaints([window], Policy())[0]
 
 
+def test_a_message_of_a_subscription_lives_for_the_shorter_of_two_times(tmp_path: Path) -> None:
+    def of(days: int) -> dict[str, Any]:
+        return {"DefaultMessageTimeToLive": f"P{days}D"}
+
+    topics = [
+        {"Name": f"t{n}", "Properties": of(topic),
+         "Subscriptions": [{"Name": "s", "Properties": of(subscription)}]}
+        for n, (topic, subscription) in enumerate([(2, 9), (9, 3)])
+    ]  # fmt: skip
+    file = tmp_path / "entities.json"
+    file.write_text(json.dumps({"UserConfig": {"Namespaces": [{"Topics": topics}]}}))
+
+    windows = windows_in_file(file, dead_letters=0.0)
+
+    assert [window.time_to_live for window in windows] == [2 * DAY, 3 * DAY]
+
+
 @pytest.mark.parametrize("text", ["", "{}", '{"UserConfig": {"Namespaces": [{"Queues": [{}]}]}}'])
 def test_a_file_that_is_no_entity_file_is_named(tmp_path: Path, text: str) -> None:
     file = tmp_path / "other.json"
@@ -85,14 +102,21 @@ class Namespace:
             lock_duration="PT30S",
             default_message_time_to_live="P10675199DT2H48M5.4775807S",
         )
+        yield SimpleNamespace(
+            name="short",
+            max_delivery_count=3,
+            lock_duration="PT30S",
+            default_message_time_to_live=timedelta(days=2),
+        )
 
 
 async def test_the_windows_of_a_namespace_are_what_it_says_of_itself() -> None:
     client: Any = Namespace()
 
-    queue, subscription = await windows_of_namespace(client, dead_letters=DAY)
+    queue, subscription, short = await windows_of_namespace(client, dead_letters=DAY)
 
     assert queue.seconds == 10 * 300 + 61 * DAY
+    assert short.time_to_live == 2 * DAY
     assert subscription == Window(
         entity="events/of-events",
         max_delivery_count=3,
