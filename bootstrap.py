@@ -5,10 +5,11 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from shared import clients
 from shared.idempotency import (
     ConfigurationError,
     Consumer,
@@ -38,20 +39,13 @@ from shared.idempotency.upkeep import Upkeep
 from shared.orders import changed_fields
 from shared.payments import PaymentProvider
 from shared.queues import SendOrder, ServiceBusQueues, StorageQueues
-from shared.settings import Connection, Settings
+from shared.settings import Settings
 
 if TYPE_CHECKING:
-    from azure.cosmos.aio import CosmosClient
-    from azure.data.tables.aio import TableClient
     from azure.servicebus.aio import ServiceBusClient
-    from azure.servicebus.aio.management import ServiceBusAdministrationClient
-    from azure.storage.queue.aio import QueueServiceClient
 
 _WEBHOOKS_ARE_REPEATED = 4 * 24 * 3600.0
 """Seconds, rounded up."""
-
-_ANSWER_WITHIN = 10
-"""Seconds for a connection and for an answer of a store; far below a lease."""
 
 
 class Payments(NamedTuple):
@@ -108,9 +102,9 @@ def build(environment: Mapping[str, str] = os.environ) -> App:
     _configure_telemetry(settings)
     observer = all_of(Metrics(), Logs(), Links())
     stores = _stores(settings, observer)
-    queues = ServiceBusQueues(functools.partial(_service_bus_client, settings.service_bus))
+    queues = ServiceBusQueues(functools.partial(clients.service_bus, settings.service_bus))
     storage_queues = StorageQueues(
-        functools.partial(_queue_client, settings.queues), orders=settings.orders_storage_queue
+        functools.partial(clients.queues, settings.queues), orders=settings.orders_storage_queue
     )
     send_order: SendOrder = storage_queues.send_order
     outbox: Outbox | None = None
@@ -170,7 +164,7 @@ def build(environment: Mapping[str, str] = os.environ) -> App:
         storage_queues=storage_queues,
         observer=observer,
         sources=_sources(settings),
-        service_bus=functools.partial(_service_bus_client, settings.service_bus),
+        service_bus=functools.partial(clients.service_bus, settings.service_bus),
         scans=scans,
         upkeep=Upkeep(scans, observer, purgeable=purgeable),
         check_retention=_retention_check(settings),
@@ -211,7 +205,7 @@ def _stores(settings: Settings, observer: Observer) -> _Stores:
         from shared.idempotency.stores.cosmos_inbox import CosmosInbox
         from shared.idempotency.stores.cosmos_state import CosmosStateStore
 
-        client = _cosmos_client(settings.cosmos, verify_tls=settings.cosmos_verify_tls)
+        client = clients.cosmos(settings.cosmos, verify_tls=settings.cosmos_verify_tls)
         container = functools.partial(Container, client, database=settings.cosmos_database)
         records: Store = CosmosStore(
             container(container=settings.records_name, partition_path=PARTITION_PATH)
@@ -229,9 +223,9 @@ def _stores(settings: Settings, observer: Observer) -> _Stores:
         from shared.idempotency.stores.table_inbox import TableInbox
         from shared.idempotency.stores.table_state import TableStateStore
 
-        records = TableStore(_table_client(settings.tables, settings.records_name))
-        orders = TableInbox(_table_client(settings.tables, settings.orders_name))
-        states = [TableStateStore(_table_client(settings.tables, name)) for name in guarded]
+        records = TableStore(clients.table(settings.tables, settings.records_name))
+        orders = TableInbox(clients.table(settings.tables, settings.orders_name))
+        states = [TableStateStore(clients.table(settings.tables, name)) for name in guarded]
     stock_levels, timelines = (ObservedStateStore(store, observer) for store in states)
     return _Stores(
         ObservedStore(records, observer), ObservedInbox(orders, observer), stock_levels, timelines
@@ -245,7 +239,7 @@ def _scans(settings: Settings) -> tuple[tuple[RecordScan, ...], Purgeable | None
         from shared.idempotency.stores.cosmos_access import Container
         from shared.idempotency.stores.cosmos_scan import CosmosScan
 
-        client = _cosmos_client(settings.cosmos, verify_tls=settings.cosmos_verify_tls)
+        client = clients.cosmos(settings.cosmos, verify_tls=settings.cosmos_verify_tls)
         container = functools.partial(Container, client, database=settings.cosmos_database)
         records = container(container=settings.records_name, partition_path=PARTITION_PATH)
         orders = container(container=settings.orders_name, partition_path="/order_id")
@@ -254,10 +248,10 @@ def _scans(settings: Settings) -> tuple[tuple[RecordScan, ...], Purgeable | None
     from shared.idempotency.stores.table_scan import TableScan
 
     dedicated = TableScan(
-        _table_client(settings.tables, settings.records_name), placement=Placement.DEDICATED
+        clients.table(settings.tables, settings.records_name), placement=Placement.DEDICATED
     )
     markers = TableScan(
-        _table_client(settings.tables, settings.orders_name), placement=Placement.BESIDE_DATA
+        clients.table(settings.tables, settings.orders_name), placement=Placement.BESIDE_DATA
     )
     return (dedicated, markers), dedicated
 
@@ -287,14 +281,9 @@ def _retention_check(settings: Settings) -> Callable[[], Awaitable[None]]:
         check.at_start(Path(settings.operations.entity_file))
     namespace = settings.service_bus.address if settings.service_bus else None
 
-    def connect() -> "ServiceBusAdministrationClient":
-        from azure.servicebus.aio.management import ServiceBusAdministrationClient
-
-        return ServiceBusAdministrationClient(namespace or "", _identity())
-
     async def ask() -> None:
         if namespace:
-            await check.once(connect)
+            await check.once(functools.partial(clients.administration, namespace))
 
     return ask
 
@@ -351,56 +340,3 @@ def _settlement(settings: Settings, queues: ServiceBusQueues) -> Settlement:
     if settings.settlement == "quarantine-queue":
         return QuarantineSettlement(functools.partial(queues.quarantine, settings.quarantine_queue))
     return BindingSettlement()
-
-
-def _table_client(connection: Connection, table: str) -> "TableClient":
-    from azure.data.tables.aio import TableClient
-
-    options: dict[str, Any] = {
-        "retry_total": 2,
-        "connection_timeout": _ANSWER_WITHIN,
-        "read_timeout": _ANSWER_WITHIN,
-    }
-    if connection.connection_string:
-        return TableClient.from_connection_string(connection.connection_string, table, **options)
-    return TableClient(connection.address or "", table, credential=_identity(), **options)
-
-
-def _queue_client(connection: Connection) -> "QueueServiceClient":
-    from azure.storage.queue.aio import QueueServiceClient
-
-    if connection.connection_string:
-        return QueueServiceClient.from_connection_string(connection.connection_string)
-    return QueueServiceClient(connection.address or "", credential=_identity())
-
-
-def _cosmos_client(connection: Connection, *, verify_tls: bool) -> "CosmosClient":
-    from azure.cosmos.aio import CosmosClient
-
-    options: dict[str, Any] = {
-        "retry_total": 2,  # the consumer issues a call again itself, within its lease
-        "connection_timeout": _ANSWER_WITHIN,
-        "connection_verify": verify_tls,
-        "enable_endpoint_discovery": verify_tls,  # a local server names no regions
-    }
-    if connection.connection_string:
-        return CosmosClient.from_connection_string(connection.connection_string, **options)
-    return CosmosClient(connection.address or "", credential=_identity(), **options)
-
-
-def _service_bus_client(connection: Connection | None) -> "ServiceBusClient":
-    from azure.servicebus.aio import ServiceBusClient
-
-    if connection is None:
-        raise RuntimeError("no function that sends to Service Bus is registered without it")
-    if connection.connection_string:
-        return ServiceBusClient.from_connection_string(connection.connection_string)
-    return ServiceBusClient(connection.address or "", credential=_identity())
-
-
-@functools.cache
-def _identity() -> Any:
-    """The app's managed identity in Azure, the developer's login elsewhere."""
-    from azure.identity.aio import DefaultAzureCredential
-
-    return DefaultAzureCredential()

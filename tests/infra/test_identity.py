@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-import bootstrap
 from local.deployment import infra
 from local.deployment.infra import CLIENT_ID
+from shared import clients
 
 LONGEST = 10.0
 
@@ -37,13 +37,13 @@ async def test_the_clients_credential_asks_for_the_identity_the_deployment_names
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("IDENTITY_ENDPOINT", f"http://127.0.0.1:{port}/msi/token")
     monkeypatch.setenv("IDENTITY_HEADER", "secret-of-the-instance")
-    bootstrap._identity.cache_clear()
-    credential: Any = bootstrap._identity()
+    clients.identity.cache_clear()
+    credential: Any = clients.identity()
     try:
         token = await asyncio.wait_for(credential.get_token(scope), LONGEST)
     finally:
         await credential.close()
-        bootstrap._identity.cache_clear()
+        clients.identity.cache_clear()
         server.close()
         await server.wait_closed()
 
