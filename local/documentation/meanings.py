@@ -1,0 +1,102 @@
+"""What each app setting means, in the order in which a reader wants to know it."""
+
+type Meanings = dict[str, str]
+
+CONNECTIONS: Meanings = {
+    "AzureWebJobsStorage": "Storage account: `UseDevelopmentStorage=true` for Azurite, or a connection "
+    "string. One of this and `AzureWebJobsStorage__accountName` is needed.",
+    "AzureWebJobsStorage__accountName": "The account's name, reached as a managed identity. Deployed "
+    "this way.",
+    "AzureWebJobsStorage__tableServiceUri": "The table service's address, for clouds whose addresses do "
+    "not end in `core.windows.net`; wins over `__accountName`.",
+    "AzureWebJobsStorage__queueServiceUri": "The same for the queue service.",
+    "ServiceBusConnection": "Service Bus connection string. With neither this nor the next one, the "
+    "Service Bus functions are not registered.",
+    "ServiceBusConnection__fullyQualifiedNamespace": "`NAME.servicebus.windows.net`, reached as a "
+    "managed identity. Deployed this way.",
+    "COSMOS_CONNECTION": "Cosmos DB connection string; read when the store is `cosmos`, and one of this "
+    "and the next one is needed then.",
+    "COSMOS_CONNECTION__accountEndpoint": "The account's address, reached as a managed identity. "
+    "Deployed this way.",
+    "COSMOS_DATABASE": "The database; it is made with the deployment.",
+}
+
+STORE: Meanings = {
+    "IDEMPOTENCY_STORE": "Where orders and records are kept.",
+    "ORDERS_CONTAINER": "Table or container of the orders, which are their own markers.",
+    "RECORDS_CONTAINER": "Table or container of the records of two-phase consumers.",
+    "INVENTORY_CONTAINER": "Table or container of stock levels, guarded by version.",
+    "TIMELINES_CONTAINER": "Table or container of the orders' timelines.",
+}
+
+POLICY: Meanings = {
+    "IDEMPOTENCY_LEASE_SECONDS": "Until when an unfinished record belongs to its attempt.",
+    "IDEMPOTENCY_HEARTBEAT_SECONDS": "How often the lease is renewed; at most half of it.",
+    "IDEMPOTENCY_WAIT_SECONDS": "How long a delivery waits for another attempt; not below the lease.",
+    "IDEMPOTENCY_DEADLINE_SECONDS": "When a handler is cancelled; at most wait x (deliveries - 1).",
+    "IDEMPOTENCY_RETENTION_DAYS": "How long a finished record is kept; longer than a message can come "
+    "back.",
+    "IDEMPOTENCY_DEAD_LETTER_DAYS": "How long dead letters may lie before somebody sends them again: "
+    "part of how long a message can come back.",
+    "PACING_FIRST_SECONDS": "How long a message that must come back is held at its first delivery.",
+    "PACING_LONGEST_SECONDS": "The most it is held; the time doubles with each delivery until then.",
+    "SERVICEBUS_SETTLEMENT": "`binding`: dead-letters through the settlement binding. "
+    "`quarantine-queue`: the fallback without it.",
+}
+
+QUEUES: Meanings = {
+    "ORDERS_QUEUE": "Service Bus queue of `process_order`.",
+    "ORDERS_STORAGE_QUEUE": "Storage queue of `process_order_from_storage_queue`; poison goes to the "
+    "queue of this name with `-poison` behind it.",
+    "QUARANTINE_QUEUE": "Service Bus queue for what cannot be dead-lettered: events, and messages "
+    "where the settlement is `quarantine-queue`.",
+    "STOCK_QUEUE": "Service Bus queue of `stock_level_changed`.",
+    "FULFILMENT_QUEUE": "Service Bus queue of paid orders.",
+    "ORDER_EVENTS_TOPIC": "Topic that order events are published to.",
+    "TIMELINE_SUBSCRIPTION": "Subscription of that topic, with sessions, of `order_timeline`.",
+    "PAYMENTS_SUBSCRIPTION": "Subscription of that topic, of `charge_payment`.",
+    "OUTBOX_SWEEP_SCHEDULE": "When `sweep_outbox` looks for messages that were committed and not sent "
+    "(NCRONTAB).",
+    "OUTBOX_GRACE_SECONDS": "For how long they are left to the process that committed them.",
+}
+
+OTHERS: Meanings = {
+    "PAYMENT_PROVIDER_URL": "The payment provider; without it `charge_payment` is not registered.",
+    "PAYMENT_TIMEOUT_SECONDS": "How long a charge may take; below the lease.",
+    "PAYMENT_SETTLE_SECONDS": "How long after that it may still land: nobody acts on a charge in doubt "
+    "sooner.",
+    "PAYMENT_WEBHOOK_SECRETS": "What the provider signs its webhooks with (`whsec_...`), several with "
+    "blanks between them; without one the webhook is off. Deployed as a Key Vault reference.",
+    "EVENT_ORIGINS": "Who may send CloudEvents here, by domain name, with blanks between them.",
+}
+
+OPERATIONS: Meanings = {
+    "IDEMPOTENCY_ADMIN": "`true`: the administrative HTTP functions are there, see the "
+    "[runbook](runbook.md#without-a-terminal).",
+    "PURGE_SCHEDULE": "When `purge_expired` deletes expired records, which Cosmos DB does by itself, and "
+    "counts stuck ones (NCRONTAB).",
+    "SERVICEBUS_ENTITY_FILE": "Entities of a local broker, to check retention against; for development.",
+    "OTEL_SERVICE_NAME": "The name that telemetry comes under.",
+    "APPLICATIONINSIGHTS_CONNECTION_STRING": "Where metrics, traces and logs go; nowhere without it.",
+    "PYTHON_APPLICATIONINSIGHTS_ENABLE_TELEMETRY": "`true`: the worker sends the telemetry, and the app "
+    "leaves it to it. Deployed this way.",
+}
+
+READ_BY_OTHERS: Meanings = {
+    "AzureWebJobsStorage__credential": "`managedidentity`: how the host signs in to Storage.",
+    "AzureWebJobsStorage__clientId": "As which identity it does.",
+    "ServiceBusConnection__credential": "`managedidentity`: how the host signs in to Service Bus.",
+    "ServiceBusConnection__clientId": "As which identity it does.",
+    "AZURE_CLIENT_ID": "As which identity the app's own clients sign in.",
+    "APPLICATIONINSIGHTS_AUTHENTICATION_STRING": "As which identity telemetry is sent.",
+}
+
+GROUPS: dict[str, Meanings] = {
+    "Connections": CONNECTIONS,
+    "Store": STORE,
+    "Leases, retention, settlement": POLICY,
+    "Queues, topics, the outbox": QUEUES,
+    "Payments and events": OTHERS,
+    "Operations and telemetry": OPERATIONS,
+    "Read by the host and the SDKs": READ_BY_OTHERS,
+}
