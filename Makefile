@@ -39,7 +39,7 @@ start: $(INSTALLED) ## Run the app to play with (PORT=7071 STORE=table|cosmos AZ
 	@exec env STORE=$(STORE) $(RUN) -m local.start --port $(PORT) $(if $(AZURITE_ONLY),--no-service-bus) $(if $(filter func,$(HOST)),--host func) $(ARGS)
 
 send: $(INSTALLED) ## Send a message to the running app (FILE=samples/order.json TO=service-bus|storage-queue)
-	@$(RUN) -m local.send $(or $(FILE),samples/order.json) --to $(or $(TO),service-bus) $(ARGS)
+	@$(RUN) -m local.send $(or $(FILE),samples/order.json) $(if $(TO),--to $(TO)) $(ARGS)
 
 lint: $(INSTALLED) ## Style and types
 	@.venv/bin/ruff check .

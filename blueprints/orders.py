@@ -15,8 +15,9 @@ from shared.idempotency.triggers.problems import problem
 from shared.order_events import order_placed
 from shared.orders import Order, SubmittedOrder, check_key, parsed
 
-LARGEST_REQUEST = 192 * 1024
-"""Bytes; a Service Bus message of the standard tier holds 256 KB with its properties."""
+LARGEST_REQUEST = {"table": 30_000, "cosmos": 192 * 1024}
+"""Bytes, by store: an order must fit into what keeps it (64 KiB of UTF-16 in a property of a table) and
+into a Service Bus message of the standard tier (256 KB), before it is accepted."""
 
 
 def place_order(body: bytes, events_topic: str | None) -> None:
@@ -97,7 +98,9 @@ def _register_http(app: func.FunctionApp, parts: App) -> None:
         methods=["POST"],
         auth_level=func.AuthLevel.FUNCTION,
     )
-    @http.idempotent(parts.submit_order, caller=caller, largest_body=LARGEST_REQUEST)
+    @http.idempotent(
+        parts.submit_order, caller=caller, largest_body=LARGEST_REQUEST[parts.settings.store]
+    )
     async def submit_order(request: func.HttpRequest) -> func.HttpResponse:
         submitted = parsed(request.get_body(), SubmittedOrder)
         order = submitted.named(caller(request), http.idempotency_key_of(request))

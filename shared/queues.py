@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import hashlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -12,7 +13,12 @@ import azure.functions as func
 from azure.core.exceptions import AzureError, ResourceNotFoundError
 
 from .idempotency import Message, TransientFailure
-from .idempotency.properties import FIRST_ENQUEUED_TIME, OUTBOX_ORDINAL, RESEND_COUNT
+from .idempotency.properties import (
+    DEDUPLICATION_KEY,
+    FIRST_ENQUEUED_TIME,
+    OUTBOX_ORDINAL,
+    RESEND_COUNT,
+)
 from .idempotency.telemetry import current_trace_parent
 from .idempotency.triggers.event_grid import Arrived
 
@@ -27,6 +33,8 @@ MOST_SENDERS = 4
 SEND_WITHIN = 10.0
 """Seconds for one message, the SDK's own retries included."""
 _CLOSE_WITHIN = 2.0
+_LONGEST_ID = 100
+"""Characters of an order's id in a MessageId, which may have 128."""
 
 
 class _Senders:
@@ -103,16 +111,22 @@ class ServiceBusQueues:
         await self.send(message.destination, sent)
 
     async def send_order(self, queue: str, order_id: str, body: bytes) -> None:
-        """Send an order under its own id, so that the broker's detection knows it too."""
+        """Send an order under its id as Deduplication-Key, and a MessageId of id and content.
+
+        The broker's detection then drops repetitions only. Under the bare id it would also drop, without
+        a trace, an order of other content, which has to end as a mismatch where a person finds it.
+        """
         from azure.servicebus import ServiceBusMessage
 
+        properties: dict[str | bytes, Any] = {DEDUPLICATION_KEY: order_id}
         # named here, not left to the SDK, which does it only where its own tracing is on
-        parent = current_trace_parent()
+        if parent := current_trace_parent():
+            properties["traceparent"] = parent
         message = ServiceBusMessage(
             body,
-            message_id=order_id,
+            message_id=f"{order_id[:_LONGEST_ID]}~{hashlib.sha256(body).hexdigest()[:24]}",
             content_type="application/json",
-            application_properties={"traceparent": parent} if parent else None,
+            application_properties=properties,
         )
         await self.send(queue, message)
 

@@ -18,7 +18,15 @@ from .worker import IndexingError, Worker
 GRACE = 10.0  # seconds that running invocations get to finish in after Ctrl-C
 
 # Loggers of SDKs that write a line or more for each call.
-NOISY = ("azure.core", "azure.servicebus", "azure.functions", "azure.identity", "aiohttp", "grpc")
+NOISY = (
+    "azure.core",
+    "azure.servicebus",
+    "azure.functions",
+    "azure.identity",
+    "azure.monitor",
+    "aiohttp",
+    "grpc",
+)
 LEVELS = {
     "trace": logging.DEBUG,
     "debug": logging.DEBUG,
@@ -121,6 +129,8 @@ async def _run(app: Path, options: Options) -> int:
     if host.invocations.running:
         _leave(code, f"{host.invocations.running} invocation(s) did not finish in time")
     await worker.stop()
+    # The app's clients live as long as its process, here as in Azure: that nobody closed them is no news.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL + 1)
     return code
 
 

@@ -254,6 +254,37 @@ def test_given_an_http_order_when_it_is_repeated_then_the_recorded_answer_comes_
     kept_eventually(app, content["order_id"])
 
 
+def test_given_an_accepted_order_id_when_it_is_submitted_with_other_content_then_it_does_not_vanish(
+    app: RunningApp,
+) -> None:
+    """The broker's own detection would drop it without a trace, if both had one MessageId."""
+    content = order()
+    other = {**content, "customer_id": "cust-2"}
+
+    for number, each in enumerate((content, other)):
+        headers = {"Idempotency-Key": f"{content['order_id']}-{number}"}
+        assert app.http.post("/orders", json=each, headers=headers).status_code == 202
+
+    dead = dead_letter(app.broker, "orders", lambda m: content["order_id"].encode() in m.body)
+    assert dead.reason == "PayloadMismatch"
+    assert "customer_id" in (dead.description or "")
+
+
+def test_given_an_order_that_the_store_cannot_hold_when_it_is_submitted_then_it_is_not_accepted(
+    app: RunningApp,
+) -> None:
+    lines = [{"sku": f"sku-{n:06d}", "quantity": 1, "unit_price": "1.00"} for n in range(3000)]
+    content = order(lines=lines)
+
+    answer = app.http.post("/orders", json=content, headers={"Idempotency-Key": "large"})
+
+    if answer.status_code == 202:
+        assert len(kept_eventually(app, content["order_id"])["lines"]) == 3000
+    else:
+        assert answer.status_code == 413
+        assert app.http.get("/health").json()["store"] == "table"
+
+
 def test_given_no_order_id_when_it_is_submitted_then_the_id_follows_from_the_key(
     app: RunningApp,
 ) -> None:

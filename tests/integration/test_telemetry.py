@@ -55,7 +55,7 @@ def told(request: pytest.FixtureRequest, azurite: Azurite) -> Iterator[Told]:
                 "traceparent": f"00-{trace_id}-{'b' * 16}-01",
             }
             # its acknowledgement is lost: the broker hands it out again
-            app.broker.faults.lose_settlement("orders", message_id=content["order_id"])
+            app.broker.faults.lose_settlement("orders")
             assert app.http.post("/orders", json=content, headers=headers).status_code == 202
             key: dict[str | bytes, Any] = {"Deduplication-Key": content["order_id"]}
             eventually(lambda: app.broker.counts("orders").completed == 1, what="the redelivery")

@@ -4,6 +4,7 @@ Nothing here asks whether the message was handled before. The demo runs it with 
 store and settings of the protected app, to show what that costs.
 """
 
+import contextlib
 import functools
 import json
 import logging
@@ -17,6 +18,7 @@ import azure.functions as func
 import httpx
 import msgspec
 from azure.cosmos import CosmosClient, PartitionKey
+from azure.cosmos.exceptions import CosmosResourceExistsError
 from azure.data.tables import TableServiceClient
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSender
 
@@ -54,10 +56,13 @@ def to_cosmos() -> Write:
         connection_verify=settings.cosmos_verify_tls,
         enable_endpoint_discovery=settings.cosmos_verify_tls,
     )
-    database = client.create_database_if_not_exists(settings.cosmos_database)
-    container = database.create_container_if_not_exists(
-        settings.orders_name, PartitionKey("/order_id")
-    )
+    # another consumer may be first between the look and the making
+    with contextlib.suppress(CosmosResourceExistsError):
+        client.create_database_if_not_exists(settings.cosmos_database)
+    database = client.get_database_client(settings.cosmos_database)
+    with contextlib.suppress(CosmosResourceExistsError):
+        database.create_container_if_not_exists(settings.orders_name, PartitionKey("/order_id"))
+    container = database.get_container_client(settings.orders_name)
     return lambda id_, document: container.upsert_item({"id": id_, **document})
 
 
