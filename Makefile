@@ -12,10 +12,10 @@ ORDERS ?= 120
 STORE ?= table
 PORT ?= 7071
 
-.PHONY: help setup demo start send test test-slow test-all lint explore clean infra-check package smoke
+.PHONY: help setup demo start send test test-slow test-all test-lowest lint explore clean infra-check package smoke
 
 help: ## List the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(INSTALLED) ## Install everything (the other commands do it by themselves)
 
@@ -56,6 +56,12 @@ test-slow: $(INSTALLED) ## The tests that take more than ten seconds each
 test-all: lint ## Everything: the slow tests too, and the exploration
 	@.venv/bin/pytest -q -n 4 --dist loadfile $(ARGS)
 	@$(MAKE) --no-print-directory explore
+
+test-lowest: local/node_modules/.installed ## The fast tests with the oldest releases that requirements.txt allows
+	@test -x build/lowest/bin/python || $(PYTHON) -m venv build/lowest
+	@sed -nE 's/^([a-z0-9-]+)>=([^,]+),.*/\1==\2/p' requirements.txt > build/lowest.txt
+	@build/lowest/bin/python -m pip install --quiet --disable-pip-version-check -r build/lowest.txt -e '.[dev]'
+	@build/lowest/bin/pytest -q -n 4 --dist loadfile -m "not slow" $(ARGS)
 
 explore: $(INSTALLED) ## Every interleaving of two and three deliveries with faults
 	@$(RUN) -m shared.idempotency.exploration $(ARGS)
