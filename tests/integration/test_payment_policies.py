@@ -61,7 +61,7 @@ CLEAR: dict[str, Fault] = {
     "busy": lambda f, ref: f.throttle(status=503, retry_after=None, reference=ref),
 }
 UNCLEAR: dict[str, Fault] = {
-    "too slow": lambda f, ref: f.slow(0.7, reference=ref),
+    "too slow": lambda f, ref: f.slow(1.7, reference=ref),
     "time-out before": lambda f, ref: f.time_out_before_charging(reference=ref),
     "time-out after": lambda f, ref: f.time_out_after_charging(reference=ref),
     "500 before": lambda f, ref: f.fail_before_charging(reference=ref),
