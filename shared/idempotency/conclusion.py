@@ -137,7 +137,10 @@ class Conclusion[R]:
         if error is not None and is_told and not steps.journal.in_flight():
             return error
         named = ", ".join(steps.journal.unknown())
-        uncertain = UncertainEffect(f"consumer {self._name}: the effect of {named} is not known")
+        uncertain = UncertainEffect(
+            f"consumer {self._name}: the effect of {named} is not known; the next delivery settles it as "
+            "the consumer's policy says"
+        )
         uncertain.__cause__ = error
         return uncertain
 

@@ -83,7 +83,7 @@ class Consumer:
         self.effects = effects
         if effects is not None and settle_of(effects, self.policy) >= self.policy.deadline:
             raise ConfigurationError(
-                f"settle ({settle_of(effects, self.policy):g} s) must be below deadline "
+                f"consumer {name}: settle ({settle_of(effects, self.policy):g} s) must be below deadline "
                 f"({self.policy.deadline:g} s): an attempt that takes over waits so long"
             )
         self._store = store

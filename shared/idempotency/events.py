@@ -7,9 +7,12 @@ from typing import Protocol
 import msgspec
 
 from .clock import Clock
+from .keys import presentable
 from .records import Delivery, Handled, Status
 
 _log = logging.getLogger("idempotency")
+_LONGEST_KEY = 200
+"""Characters of a key in a note; one that is refused may be of any length."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,11 +170,15 @@ async def observed[R](
     observer: Observer,
     clock: Clock,
 ) -> Handled[R]:
-    """Await a delivery's handling and tell the observer how it ended."""
+    """Await a delivery's handling and tell the observer how it ended.
+
+    Whatever is raised, also by the handler, gets a note of the consumer and the key it was raised for.
+    """
     began = clock.monotonic()
     try:
         handled = await handling
     except BaseException as error:
+        _add_note(error, consumer, delivery.key)
         observer(
             DeliveryFaulted(
                 consumer=consumer,
@@ -186,3 +193,9 @@ async def observed[R](
         DeliveryHandled(consumer=consumer, delivery=delivery, handled=handled, duration=duration)
     )
     return handled
+
+
+def _add_note(error: BaseException, consumer: str, key: str) -> None:
+    note = f"while consumer {consumer} handled key {presentable(key[:_LONGEST_KEY])!r}"
+    if note not in getattr(error, "__notes__", ()):  # an exception may be raised more than once
+        error.add_note(note)

@@ -24,7 +24,7 @@ from .errors import (
 )
 from .events import HandlerRan, Observer, ignore, observed, undisturbed
 from .fencing import answered
-from .keys import checked
+from .keys import checked, presentable
 from .outcomes import of_refusal
 from .records import Cause, Delivery, Handled, Outcome, Policy
 from .results import ResultCodec
@@ -112,7 +112,7 @@ class VersionGuard:
                 raise PermanentFailure(handled.reason, handled.description)
             case Outcome.IN_FLIGHT:
                 raise TransientFailure(
-                    f"{self.name}: others kept changing the document",
+                    f"{self.name}, id {presentable(state.id)!r}: others kept changing the document",
                     retry_after=handled.retry_after,
                 )
         return handled.outcome

@@ -115,8 +115,9 @@ def functions(path: Path) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunc
         inner = node.body if isinstance(node, ast.ClassDef) else [node]
         owner = f"{node.name}::" if isinstance(node, ast.ClassDef) else ""
         for function in inner:
-            is_test = isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-            if is_test and function.name.startswith("test_"):
+            if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            if function.name.startswith("test_"):
                 yield f"{name}::{owner}{function.name}", function
 
 

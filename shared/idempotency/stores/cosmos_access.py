@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
-from azure.core.exceptions import AzureError, HttpResponseError
+from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceExistsError
@@ -139,7 +139,12 @@ def unavailable(error: Exception) -> StoreUnavailable:
     hint = headers.get("x-ms-retry-after-ms")
     status = getattr(error, "status_code", None)
     what = f"answered {status}" if status else "did not answer"
+    refused = status in (401, 403) or isinstance(error, ClientAuthenticationError)
+    way_out = (
+        ": give the app's identity the role Cosmos DB Built-in Data Contributor, and let it through the "
+        "account's firewall"
+    )
     return StoreUnavailable(
-        f"Cosmos DB {what} ({type(error).__name__})",
+        f"Cosmos DB {what} ({type(error).__name__}){way_out if refused else ''}",
         retry_after=float(hint) / 1000 if hint else None,
     )

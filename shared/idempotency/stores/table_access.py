@@ -7,7 +7,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 from azure.core import MatchConditions
-from azure.core.exceptions import AzureError, HttpResponseError
+from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 from azure.data.tables import EdmType, EntityProperty, TableEntity
 from azure.data.tables.aio import TableClient
 
@@ -182,6 +182,8 @@ def unavailable(error: Exception) -> StoreUnavailable:
     retry_after = float(hint) if hint and hint.isdecimal() else None
     status = getattr(error, "status_code", None)
     what = f"answered {status}" if status else "did not answer"
+    refused = status in (401, 403) or isinstance(error, ClientAuthenticationError)
+    way_out = ": give the app's identity the role Storage Table Data Contributor" if refused else ""
     return StoreUnavailable(
-        f"Table Storage {what} ({type(error).__name__})", retry_after=retry_after
+        f"Table Storage {what} ({type(error).__name__}){way_out}", retry_after=retry_after
     )
