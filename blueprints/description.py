@@ -11,7 +11,7 @@ from shared.openapi import document
 def register(app: func.FunctionApp, parts: App) -> None:
     """Register the document of the routes that are there with these connections."""
     described = document(
-        service_bus=parts.settings.service_bus is not None, webhooks=parts.webhooks is not None
+        service_bus=parts.settings.service_bus is not None, webhooks=parts.settings.takes_webhooks
     )
     body = json.dumps(described).encode()
 

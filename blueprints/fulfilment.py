@@ -24,7 +24,7 @@ def register(app: func.FunctionApp, parts: App) -> None:
         auto_complete_messages=parts.settlement.auto_complete,
     )
     @service_bus.idempotent(
-        parts.fulfil_order, settlement=parts.settlement, pacing=parts.settings.pacing
+        parts.inbox("fulfil_order"), settlement=parts.settlement, pacing=parts.settings.pacing
     )
     async def fulfil_order(message: func.ServiceBusMessage) -> None:
         await fulfil_in_unit(message.get_body(), parts.settings.order_events_topic)

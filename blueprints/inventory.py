@@ -25,7 +25,7 @@ def register(app: func.FunctionApp, parts: App) -> None:
         auto_complete_messages=parts.settlement.auto_complete,
     )
     @service_bus.idempotent(
-        parts.stock_level_changed,
+        parts.guard("stock_level_changed", parts.stores.stock_levels),
         settlement=parts.settlement,
         fingerprint=None,  # there is no record to compare with
         pacing=parts.settings.pacing,
@@ -43,7 +43,9 @@ def register(app: func.FunctionApp, parts: App) -> None:
     async def get_stock_level(request: func.HttpRequest) -> func.HttpResponse:
         place = request.route_params
         try:
-            stored = await parts.stock_levels.read(stock_id(place["warehouse"], place["sku"]))
+            stored = await parts.stores.stock_levels.read(
+                stock_id(place["warehouse"], place["sku"])
+            )
         except StoreUnavailable as error:
             return problem(503, "store-unavailable", str(error), retry_after=error.retry_after or 5)
         if stored is None:

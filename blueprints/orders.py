@@ -7,13 +7,13 @@ import azure.functions as func
 import msgspec
 
 from bootstrap import App
-from shared.idempotency import StoreUnavailable, current_attempt, current_unit
+from shared.idempotency import Inbox, StoreUnavailable, current_attempt, current_unit
 from shared.idempotency.documents import business_of
 from shared.idempotency.keys import storage_id
 from shared.idempotency.triggers import http, service_bus, storage_queue
 from shared.idempotency.triggers.problems import problem
 from shared.order_events import order_placed
-from shared.orders import Order, SubmittedOrder, check_key, parsed
+from shared.orders import Order, SubmittedOrder, changed_fields, check_key, parsed
 
 LARGEST_REQUEST = {"table": 30_000, "cosmos": 192 * 1024}
 """Bytes, by store: an order must fit into what keeps it (64 KiB of UTF-16 in a property of a table) and
@@ -42,9 +42,11 @@ def place_order(body: bytes, events_topic: str | None) -> None:
 
 def register(app: func.FunctionApp, parts: App) -> None:
     """Register the functions whose connections are configured."""
+    # one consumer whatever brings an order in: its id is the key everywhere
+    consumer = parts.inbox("process_order", entity_is_marker=True, changed_fields=changed_fields)
     if parts.settings.service_bus:
-        _register_service_bus(app, parts)
-    _register_storage_queue(app, parts)
+        _register_service_bus(app, parts, consumer)
+    _register_storage_queue(app, parts, consumer)
     _register_http(app, parts)
 
 
@@ -53,7 +55,7 @@ def _events_topic(parts: App) -> str | None:
     return parts.settings.order_events_topic if parts.outbox else None
 
 
-def _register_service_bus(app: func.FunctionApp, parts: App) -> None:
+def _register_service_bus(app: func.FunctionApp, parts: App, consumer: Inbox) -> None:
     events_topic = _events_topic(parts)
 
     @app.function_name("process_order")
@@ -63,14 +65,12 @@ def _register_service_bus(app: func.FunctionApp, parts: App) -> None:
         connection="ServiceBusConnection",
         auto_complete_messages=parts.settlement.auto_complete,
     )
-    @service_bus.idempotent(
-        parts.process_order, settlement=parts.settlement, pacing=parts.settings.pacing
-    )
+    @service_bus.idempotent(consumer, settlement=parts.settlement, pacing=parts.settings.pacing)
     async def process_order(message: func.ServiceBusMessage) -> None:
         place_order(message.get_body(), events_topic)
 
 
-def _register_storage_queue(app: func.FunctionApp, parts: App) -> None:
+def _register_storage_queue(app: func.FunctionApp, parts: App, consumer: Inbox) -> None:
     events_topic = _events_topic(parts)
 
     @app.function_name("process_order_from_storage_queue")
@@ -78,7 +78,7 @@ def _register_storage_queue(app: func.FunctionApp, parts: App) -> None:
         arg_name="message", queue_name="%ORDERS_STORAGE_QUEUE%", connection="AzureWebJobsStorage"
     )
     @storage_queue.idempotent(
-        parts.process_order,
+        consumer,
         key=storage_queue.json_key("order_id"),
         poison_queue=parts.storage_queues.set_aside,
         pacing=parts.settings.pacing,
@@ -90,6 +90,7 @@ def _register_storage_queue(app: func.FunctionApp, parts: App) -> None:
 def _register_http(app: func.FunctionApp, parts: App) -> None:
     # nothing here deploys App Service authentication: anybody could send its headers
     caller = http.function_key_caller
+    consumer = parts.consumer("submit_order", reusable_keys=True)
 
     @app.function_name("submit_order")
     @app.route(
@@ -98,9 +99,7 @@ def _register_http(app: func.FunctionApp, parts: App) -> None:
         methods=["POST"],
         auth_level=func.AuthLevel.FUNCTION,
     )
-    @http.idempotent(
-        parts.submit_order, caller=caller, largest_body=LARGEST_REQUEST[parts.settings.store]
-    )
+    @http.idempotent(consumer, caller=caller, largest_body=LARGEST_REQUEST[parts.settings.store])
     async def submit_order(request: func.HttpRequest) -> func.HttpResponse:
         submitted = parsed(request.get_body(), SubmittedOrder)
         order = submitted.named(caller(request), http.idempotency_key_of(request))
@@ -122,7 +121,7 @@ def _register_http(app: func.FunctionApp, parts: App) -> None:
     async def get_order(request: func.HttpRequest) -> func.HttpResponse:
         order_id = request.route_params["order_id"]
         try:
-            found = await parts.orders.read(order_id, storage_id(order_id))
+            found = await parts.stores.orders.read(order_id, storage_id(order_id))
         except StoreUnavailable as error:
             return problem(503, "store-unavailable", str(error), retry_after=error.retry_after or 5)
         order = None if found is None else business_of(found.document)

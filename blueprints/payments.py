@@ -3,17 +3,23 @@
 import azure.functions as func
 
 from bootstrap import App
+from shared.idempotency import Effects, Reconcile
 from shared.idempotency.triggers import service_bus
 from shared.order_events import OrderEvent
 from shared.orders import parsed
-from shared.payments import Receipt, charge_order
+from shared.payments import PaymentProvider, Receipt, charge_order
 
 
 def register(app: func.FunctionApp, parts: App) -> None:
     """Register the functions whose connections are configured."""
-    if not parts.settings.service_bus or parts.payments is None:
+    chosen = parts.settings.payments
+    if not parts.settings.service_bus or chosen is None:
         return
-    consumer, provider = parts.payments
+    provider = PaymentProvider(chosen.url, timeout=chosen.timeout)
+    # A charge in doubt is looked up, and made again only if the provider does not know of it; under the
+    # same key, so that one which lands after all is found to be the same.
+    effects = Effects(policy=Reconcile(provider.reconcile), settle=chosen.settle)
+    consumer = parts.consumer("charge_payment", effects=effects)
 
     @app.function_name("charge_payment")
     @app.service_bus_topic_trigger(

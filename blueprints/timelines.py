@@ -29,7 +29,7 @@ def register(app: func.FunctionApp, parts: App) -> None:
         auto_complete_messages=parts.settlement.auto_complete,
     )
     @service_bus.idempotent(
-        parts.order_timeline,
+        parts.guard("order_timeline", parts.stores.timelines),
         settlement=InOrder(parts.settlement),
         fingerprint=None,  # there is no record to compare with
         pacing=parts.settings.pacing,
@@ -46,7 +46,7 @@ def register(app: func.FunctionApp, parts: App) -> None:
     )
     async def get_order_timeline(request: func.HttpRequest) -> func.HttpResponse:
         try:
-            stored = await parts.timelines.read(request.route_params["order_id"])
+            stored = await parts.stores.timelines.read(request.route_params["order_id"])
         except StoreUnavailable as error:
             return problem(503, "store-unavailable", str(error), retry_after=error.retry_after or 5)
         if stored is None:

@@ -89,6 +89,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """Without anything: some of it is secret."""
         return f"Settings(store={self.store})"
 
+    @property
+    def takes_webhooks(self) -> bool:
+        """Whether the provider's secret is known and there is a queue to go on with."""
+        return bool(self.webhook_secrets) and self.service_bus is not None
+
     @classmethod
     def read(cls, values: Mapping[str, str]) -> "Settings":
         """Settings from app settings; raises ConfigurationError naming the one that is wrong."""

@@ -4,12 +4,12 @@ import json
 from typing import Any
 
 import azure.functions as func
-import msgspec
 import pytest
 from azure.functions import HttpResponse
 
 from blueprints import webhooks
-from bootstrap import Webhooks, build
+from blueprints.webhooks import PaymentWebhook, register_webhook
+from bootstrap import build
 from shared.idempotency import (
     Consumer,
     Delivery,
@@ -49,12 +49,9 @@ class Shop:
         self.order_payment = VersionGuard("order_payment", EntityStates(self.orders))
         consumer = Consumer("payment_webhook", MemoryStore(), policy=PATIENT)
         verifier = StandardWebhooks([a_secret()])
-        parts = msgspec.structs.replace(
-            build({"AzureWebJobsStorage": "UseDevelopmentStorage=true"}),
-            webhooks=Webhooks(verifier, consumer, self.order_payment, self._send),
-        )
+        webhook = PaymentWebhook(verifier, consumer, self.order_payment, self._send)
         app = func.FunctionApp()
-        webhooks.register(app, parts)
+        register_webhook(app, webhook)
         [function] = app.get_functions()
         self.function = function.get_user_function()
 
@@ -150,5 +147,5 @@ async def test_given_no_secret_or_no_service_bus_when_the_app_starts_then_there_
     parts = build({"AzureWebJobsStorage": "UseDevelopmentStorage=true"})
     app = func.FunctionApp()
     webhooks.register(app, parts)
-    assert parts.webhooks is None
+    assert not parts.settings.takes_webhooks
     assert app.get_functions() == []

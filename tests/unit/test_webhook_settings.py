@@ -1,7 +1,9 @@
 """The settings of what others push: refused by name when they are wrong, off when they are not there yet."""
 
+import azure.functions as func
 import pytest
 
+from blueprints import webhooks
 from bootstrap import build
 from shared.idempotency import ConfigurationError
 from shared.settings import Settings
@@ -10,6 +12,13 @@ from tests.triggers.webhook_sender import a_secret
 STORAGE = {"AzureWebJobsStorage": "UseDevelopmentStorage=true"}
 BUS = {"ServiceBusConnection": "Endpoint=sb://localhost;SharedAccessKeyName=a;SharedAccessKey=b"}
 NAME = "PAYMENT_WEBHOOK_SECRETS"
+
+
+def registered(environment: dict[str, str]) -> list[str | None]:
+    """The functions of webhooks that an app of these settings has."""
+    app = func.FunctionApp()
+    webhooks.register(app, build(environment))
+    return [function.get_function_name() for function in app.get_functions()]
 
 
 def test_several_secrets_stand_with_blanks_between_them() -> None:
@@ -23,21 +32,21 @@ def test_a_secret_that_key_vault_does_not_have_yet_turns_the_webhook_off_and_say
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     reference = "@Microsoft.KeyVault(VaultName=kv;SecretName=s)"
-    assert build({**STORAGE, **BUS, NAME: reference}).webhooks is None
+    assert registered({**STORAGE, **BUS, NAME: reference}) == []
     assert NAME in caplog.text
 
 
 def test_a_secret_that_is_none_is_refused_at_start_up_by_name_and_not_shown() -> None:
     with pytest.raises(ConfigurationError, match=NAME) as refused:
-        build({**STORAGE, **BUS, NAME: "whsec_c2hvcnQ="})
+        registered({**STORAGE, **BUS, NAME: "whsec_c2hvcnQ="})
     assert "c2hvcnQ" not in str(refused.value)
 
 
 def test_records_that_go_before_webhooks_stop_being_repeated_are_refused_at_start_up() -> None:
     kept = {**STORAGE, **BUS, NAME: a_secret()}
     with pytest.raises(ConfigurationError, match=r"IDEMPOTENCY_RETENTION_DAYS is 3\.5.*75 hours"):
-        build({**kept, "IDEMPOTENCY_RETENTION_DAYS": "3.5"})
-    assert build({**kept, "IDEMPOTENCY_RETENTION_DAYS": "4"}).webhooks is not None
+        registered({**kept, "IDEMPOTENCY_RETENTION_DAYS": "3.5"})
+    assert registered({**kept, "IDEMPOTENCY_RETENTION_DAYS": "4"}) == ["payment_webhook"]
 
 
 def test_who_may_send_events_is_event_grid_unless_others_are_named() -> None:
