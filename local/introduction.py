@@ -27,6 +27,8 @@ def introduction(running: Running) -> str:
     ]
     if running.cosmos:
         lines += [f"Cosmos DB       {running.cosmos}"]
+    if running.payments:
+        lines += [f"Payments        {running.payments}/ledger   (every charge there was)"]
     lines += [
         f"Telemetry       {running.telemetry}query?metric=idempotency.duplicates",
         "",

@@ -28,6 +28,7 @@ from azure.storage.queue import QueueServiceClient
 
 from local import run_file
 from local.introduction import ENTITIES, entity_names, introduction
+from local.payments import PaymentProvider
 from local.run_file import RunFile, Running
 from local.services.azurite import STANDARD_PORTS, Azurite
 from local.services.cosmos import CosmosServer
@@ -119,6 +120,7 @@ def run(options: Options, parts: contextlib.ExitStack) -> NoReturn:
     azurite = _azurite(parts)
     cosmos = parts.enter_context(CosmosServer()) if options.store == "cosmos" else None
     sink = parts.enter_context(TelemetrySink())
+    provider = parts.enter_context(PaymentProvider()) if broker else None
 
     environment = {
         **os.environ,
@@ -132,6 +134,7 @@ def run(options: Options, parts: contextlib.ExitStack) -> NoReturn:
         "ServiceBusConnection": broker.connection_string if broker else "",
         "SERVICEBUS_ENTITY_FILE": str(ENTITIES),
         "OTEL_SERVICE_NAME": os.environ.get("OTEL_SERVICE_NAME", "orders"),
+        "PAYMENT_PROVIDER_URL": provider.url if provider else "",
         "COSMOS_CONNECTION": cosmos.connection_string if cosmos else "",
     }
     host = ChildProcess(
@@ -157,6 +160,7 @@ def run(options: Options, parts: contextlib.ExitStack) -> NoReturn:
         service_bus=broker.connection_string if broker else None,
         service_bus_queues=entity_names("Queues") if broker else [],
         cosmos=cosmos.connection_string if cosmos else None,
+        payments=provider.url if provider else None,
         processes={"start": os.getpid(), **{child.name: child.pid for child in children}},
     )
     file.write(running)

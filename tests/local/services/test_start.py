@@ -134,6 +134,7 @@ def test_given_azurite_only_when_interrupted_then_all_that_was_started_is_gone_a
     running = start.up("--no-service-bus")
     environment = answered_environment(running)
     assert environment["ServiceBusConnection"] == ""
+    assert (environment["PAYMENT_PROVIDER_URL"], running.payments) == ("", None)
     assert environment["IDEMPOTENCY_STORE"] == "table"
     assert environment["AzureWebJobsStorage"] in ("UseDevelopmentStorage=true", running.storage)
     assert environment["APPLICATIONINSIGHTS_CONNECTION_STRING"].startswith("InstrumentationKey=")
@@ -166,6 +167,9 @@ def test_given_cosmos_and_service_bus_then_the_host_gets_all_it_needs_to_reach_t
     assert environment["ServiceBusConnection"] == running.service_bus
     assert "UseDevelopmentEmulator=true" in running.service_bus
     assert "orders" in running.service_bus_queues
+    assert environment["PAYMENT_PROVIDER_URL"] == running.payments
+    with urllib.request.urlopen(f"{running.payments}/ledger", timeout=5) as ledger:  # noqa: S310  loopback
+        assert ledger.status == 200
 
 
 def test_given_a_sent_order_then_it_is_in_the_queue_of_the_running_app(
