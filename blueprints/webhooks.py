@@ -71,11 +71,18 @@ def register_webhook(app: func.FunctionApp, webhook: PaymentWebhook) -> None:
     )
     @webhooks.idempotent(consumer, verifier, largest_body=LARGEST_REQUEST)
     async def payment_webhook(request: func.HttpRequest) -> None:
-        change = parsed(request.get_body(), PaymentEvent).change()
-        if change is None:
-            return
-        outcome = await order_payment.apply(change.state())
-        if change.is_paid and outcome is not Outcome.STALE:
-            # after a crash before this the webhook comes again, finds the order paid, and sends:
-            # twice at worst, under one MessageId
-            await send_fulfilment(change.charge.reference)
+        await take_payment_event(request.get_body(), order_payment, send_fulfilment)
+
+
+async def take_payment_event(
+    body: bytes, order_payment: VersionGuard, send_fulfilment: Callable[[str], Awaitable[None]]
+) -> None:
+    """Note on its order what became of a charge, and ask for the fulfilment of one that is paid."""
+    change = parsed(body, PaymentEvent).change()
+    if change is None:
+        return
+    outcome = await order_payment.apply(change.state())
+    if change.is_paid and outcome is not Outcome.STALE:
+        # after a crash before this the webhook comes again, finds the order paid, and sends:
+        # twice at worst, under one MessageId
+        await send_fulfilment(change.charge.reference)

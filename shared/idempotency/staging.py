@@ -44,6 +44,10 @@ class Process:
         self.is_dead = False
         self.stage = stage
 
+    def through(self, store: Any) -> Any:
+        """Another thing in memory that outlives processes, such as a second store, as this one reaches it."""
+        return _Seam(self, store)
+
     def effect(self, name: str, result: Any = None) -> Callable[..., Awaitable[Any]]:
         """A call that has the effect ``name`` and gives ``result``, in place of the real one."""
 

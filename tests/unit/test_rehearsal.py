@@ -1,36 +1,23 @@
 """The test kit finds what is wrong with a handler; and this app's handlers are put through it."""
 
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any
 
-import msgspec
 import pytest
 
-from blueprints.orders import place_order
 from shared.idempotency import (
     Consumer,
     Delivery,
     Effects,
-    Inbox,
     Quarantine,
     Reconcile,
     Rerun,
-    ResultCodec,
     TakeoverPolicy,
-    VersionGuard,
-    apply_if_newer,
     current_attempt,
 )
 from shared.idempotency.rehearsal import Process, Report, rehearse
-from shared.idempotency.running import as_work
-from shared.idempotency.stores.memory_inbox import MemoryInbox
-from shared.idempotency.stores.memory_state import MemoryStateStore
-from shared.order_events import ORDER_PLACED, OrderEvent
-from shared.orders import Order
-from shared.payments import PaymentProvider, Receipt, charge_order
-from shared.timelines import with_event
+from shared.payments import Receipt
 
 type Work = Callable[[], Awaitable[Any]]
 
@@ -158,86 +145,3 @@ async def test_quarantine_doubles_nothing_and_says_where_a_person_is_needed() ->
     assert report.ok, report
     assert "dies after call 1 (effect charge)" in report.quarantined
     assert "the message comes twice" not in report.quarantined
-
-
-# -- this app's handlers
-
-
-async def test_charge_payment_charges_once_whatever_goes_wrong() -> None:
-    event = OrderEvent(
-        id="e-1",
-        source="orders",
-        type=ORDER_PLACED,
-        subject="o-1",
-        time=datetime(2026, 1, 1, tzinfo=UTC),
-        version=1,
-        data={"customer_id": "c-1", "currency": "EUR", "total": "12.50"},
-    )
-
-    class Provider:
-        """Stands in for the provider: its one call is an effect of the rehearsal."""
-
-        timeout = 10.0
-
-        def __init__(self, process: Process) -> None:
-            self.charge = process.effect("charge", RECEIPT)
-
-    def handler(process: Process) -> Work:
-        return lambda: charge_order(event, cast("PaymentProvider", Provider(process)))
-
-    report = await rehearsed(
-        handler, "reconcile", "charge", codec=ResultCodec(Receipt | None), crashes=2
-    )
-    assert report.ok, report
-    assert report.quarantined == ()
-
-
-async def test_place_order_makes_one_order_whatever_goes_wrong() -> None:
-    order = {
-        "order_id": DELIVERY.key,
-        "customer_id": "c-1",
-        "currency": "EUR",
-        "lines": [{"sku": "tea", "quantity": 2, "unit_price": "4.90"}],
-    }
-    body = msgspec.json.encode(msgspec.convert(order, Order))
-
-    def placed(inbox: MemoryInbox) -> dict[str, int]:
-        return {"placed": sum(id_.startswith("placed-") for _, id_ in inbox.documents())}
-
-    report = await rehearse(
-        lambda process: Inbox(
-            "process_order", process.store, entity_is_marker=True, clock=process.clock
-        ),
-        lambda process: as_work(place_order, body, None),
-        DELIVERY,
-        effects=["placed"],
-        count=placed,
-        store=MemoryInbox,
-        crashes=2,
-    )
-    assert report.ok, report
-
-
-async def test_order_timeline_tells_an_event_once_whatever_goes_wrong() -> None:
-    event = OrderEvent(
-        id="e-1",
-        source="orders",
-        type=ORDER_PLACED,
-        subject="o-1",
-        time=datetime(2026, 1, 1, tzinfo=UTC),
-        version=1,
-    )
-
-    def told(store: MemoryStateStore) -> dict[str, int]:
-        return {"told": sum(len(line["entries"]) for line in store.documents().values())}
-
-    report = await rehearse(
-        lambda process: VersionGuard("order_timeline", process.store, clock=process.clock),
-        lambda process: as_work(lambda: apply_if_newer(with_event(event))),
-        DELIVERY,
-        effects=["told"],
-        count=told,
-        store=lambda clock: MemoryStateStore(),
-        crashes=2,
-    )
-    assert report.ok, report

@@ -1,0 +1,324 @@
+"""Every function that changes something, rehearsed: its effects happen once, whatever goes wrong."""
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from blueprints.fulfilment import fulfil_in_unit
+from blueprints.orders import place_order
+from blueprints.webhooks import take_payment_event
+from shared.idempotency import (
+    Consumer,
+    Delivery,
+    Effects,
+    Inbox,
+    Outbox,
+    Reconcile,
+    ResultCodec,
+    State,
+    VersionGuard,
+    apply_if_newer,
+)
+from shared.idempotency.clock import Clock
+from shared.idempotency.entities import EntityStates
+from shared.idempotency.inbox_store import Operation
+from shared.idempotency.rehearsal import Process, Report, rehearse
+from shared.idempotency.running import as_work
+from shared.idempotency.stores.memory import MemoryStore
+from shared.idempotency.stores.memory_inbox import MemoryInbox
+from shared.idempotency.stores.memory_state import MemoryStateStore
+from shared.idempotency.triggers.cloud_event import CloudEvent
+from shared.inventory import StockLevel
+from shared.order_events import ORDER_PLACED, OrderEvent
+from shared.order_status import status_of
+from shared.orders import SubmittedOrder, parsed
+from shared.payments import PaymentProvider, Receipt, charge_order
+from shared.timelines import with_event
+from tests.triggers.webhook_sender import a_secret
+
+type Work = Callable[[], Awaitable[Any]]
+
+ROOT = Path(__file__).parents[2]
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+DELIVERY = Delivery(key="o-1", fingerprint="f")
+NOTHING: ResultCodec[None] = ResultCodec(type(None))
+ORDER = {
+    "order_id": "o-1",
+    "customer_id": "c-1",
+    "currency": "EUR",
+    "lines": [{"sku": "tea", "quantity": 2, "unit_price": "6.25"}],
+}
+BODY = json.dumps(ORDER).encode()
+PLACED = OrderEvent(
+    id="e-1",
+    source="orders",
+    type=ORDER_PLACED,
+    subject="o-1",
+    time=NOW,
+    version=1,
+    data={"customer_id": "c-1", "currency": "EUR", "total": "12.50"},
+)
+
+
+type Documents = Mapping[tuple[str, str], Mapping[str, Any]]
+
+
+class Levels(MemoryStateStore):
+    """Guarded states that count what was written."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.changes = 0
+
+    def _write(self, id_: str, document: Any) -> None:
+        self.changes += 1
+        super()._write(id_, document)
+
+
+class Orders(MemoryInbox):
+    """Orders that were placed before; changes of their entities are counted from then on."""
+
+    def __init__(self, placed: Documents, clock: Clock) -> None:
+        super().__init__(clock)
+        self.changes = 0
+        for (partition, id_), document in placed.items():
+            placing = self.commit(partition, (Operation(kind="create", id=id_, document=document),))
+            with pytest.raises(StopIteration):  # in memory nothing is waited for
+                placing.send(None)
+        self.changes = 0
+
+    def _do(self, address: tuple[str, str], operation: Operation) -> None:
+        self.changes += address == ("o-1", "o-1")
+        super()._do(address, operation)
+
+
+class Shop:
+    """Orders, the records beside them, and the queue `fulfilment`, which knows its messages' ids."""
+
+    def __init__(self, placed: Documents, clock: Clock) -> None:
+        self.orders = Orders(placed, clock)
+        self.records = MemoryStore(clock)
+        self.sent: set[str] = set()
+
+    async def send(self, order_id: str) -> None:
+        self.sent.add(order_id)
+
+
+@pytest.fixture
+async def placed() -> Documents:
+    """The documents of an order that was placed."""
+    orders = MemoryInbox()
+    inbox = Inbox("process_order", orders, entity_is_marker=True)
+    await inbox.handle(DELIVERY, as_work(place_order, BODY, None), NOTHING)
+    return orders.documents()
+
+
+def entries(kind: str) -> Callable[[MemoryInbox], dict[str, int]]:
+    """Counts the lines that a journal has of an effect."""
+    return lambda store: {kind: sum(id_.startswith(f"{kind}-") for _, id_ in store.documents())}
+
+
+async def process_order(placed: Documents) -> Report:
+    return await rehearse(
+        lambda process: Inbox(
+            "process_order", process.store, entity_is_marker=True, clock=process.clock
+        ),
+        lambda process: as_work(place_order, BODY, None),
+        DELIVERY,
+        effects=["placed"],
+        count=entries("placed"),
+        store=MemoryInbox,
+        crashes=2,
+    )
+
+
+async def submit_order(placed: Documents) -> Report:
+    """Sent again after a crash it is the same message: the order's id is derived from the request."""
+    submitted = parsed(BODY, SubmittedOrder)
+
+    def handler(process: Process) -> Work:
+        send = process.through(process.store.shop).send
+        return lambda: send(submitted.named("caller", "key").order_id)
+
+    class Records(MemoryStore):
+        def __init__(self, clock: Clock) -> None:
+            super().__init__(clock)
+            self.shop = Shop({}, clock)
+
+    return await rehearse(
+        lambda process: Consumer("submit_order", process.store, clock=process.clock),
+        handler,
+        DELIVERY,
+        effects=["sent"],
+        count=lambda records: {"sent": len(records.shop.sent)},
+        store=Records,
+        crashes=2,
+    )
+
+
+async def charge_payment(placed: Documents) -> Report:
+    receipt = Receipt(charge_id="ch_1", amount=Decimal("12.50"), currency="EUR")
+
+    class Provider:
+        """Stands in for the provider: its one call is an effect of the rehearsal."""
+
+        timeout = 10.0
+
+        def __init__(self, process: Process) -> None:
+            self.charge = process.effect("charge", receipt)
+
+    return await rehearse(
+        lambda process: Consumer(
+            "charge_payment",
+            process.store,
+            effects=Effects(policy=Reconcile(process.ask)),
+            clock=process.clock,
+        ),
+        lambda process: lambda: charge_order(PLACED, cast("PaymentProvider", Provider(process))),
+        DELIVERY,
+        effects=["charge"],
+        codec=ResultCodec(Receipt | None),
+        crashes=2,
+    )
+
+
+async def payment_webhook(placed: Documents) -> Report:
+    charge = {"charge_id": "ch-1", "reference": "o-1", "amount": "12.50", "currency": "EUR"}
+    event = {"type": "charge.succeeded", "timestamp": NOW.isoformat()}
+    body = json.dumps({**event, "data": {**charge, "version": 1}}).encode()
+
+    def handler(process: Process) -> Work:
+        shop = process.store
+        states = EntityStates(process.through(shop.orders))
+        guard = VersionGuard("order_payment", states, clock=process.clock)
+        return lambda: take_payment_event(body, guard, shop.send)
+
+    return await rehearse(
+        lambda process: Consumer(
+            "payment_webhook", process.through(process.store.records), clock=process.clock
+        ),
+        handler,
+        DELIVERY,
+        effects=["paid", "fulfilment asked for"],
+        count=lambda shop: {"paid": shop.orders.changes, "fulfilment asked for": len(shop.sent)},
+        store=functools.partial(Shop, placed),
+        crashes=2,
+    )
+
+
+async def fulfil_order(placed: Documents) -> Report:
+    body = b'{"order_id": "o-1", "warehouse": "HAM-1"}'
+    return await rehearse(
+        lambda process: Inbox(
+            "fulfil_order",
+            process.store,
+            outbox=Outbox(process.store, process.effect("told"), clock=process.clock),
+            clock=process.clock,
+        ),
+        lambda process: lambda: fulfil_in_unit(body, "order-events"),
+        DELIVERY,
+        effects=["fulfilled"],
+        count=entries("fulfilled"),
+        store=functools.partial(Orders, placed),
+    )
+
+
+async def stock_level_changed(placed: Documents) -> Report:
+    level = StockLevel(sku="tea", warehouse="HAM-1", level=7, version=3)
+    return await guarded(lambda store: store, level.state(), Levels)
+
+
+async def order_timeline(placed: Documents) -> Report:
+    return await guarded(lambda store: store, with_event(PLACED), Levels)
+
+
+async def order_status_changed(placed: Documents) -> Report:
+    event = CloudEvent(
+        id="e-1",
+        source="shipper",
+        type="OrderStatusChanged",
+        subject="o-1",
+        data=b'{"status": "shipped", "version": 1}',
+    )
+    return await guarded(EntityStates, status_of(event), functools.partial(Orders, placed))
+
+
+async def guarded(states: Any, state: State, store: Callable[[Clock], Any]) -> Report:
+    """A version guard's function: one write, whatever goes wrong."""
+    return await rehearse(
+        lambda process: VersionGuard("guard", states(process.store), clock=process.clock),
+        lambda process: as_work(lambda: apply_if_newer(state)),
+        DELIVERY,
+        effects=["change"],
+        count=lambda kept: {"change": kept.changes},
+        store=store,
+        crashes=2,
+    )
+
+
+REHEARSED: dict[str, Callable[[Documents], Awaitable[Report]]] = {
+    "process_order": process_order,
+    "submit_order": submit_order,
+    "charge_payment": charge_payment,
+    "payment_webhook": payment_webhook,
+    "fulfil_order": fulfil_order,
+    "stock_level_changed": stock_level_changed,
+    "order_timeline": order_timeline,
+    "order_status_changed": order_status_changed,
+}
+THE_SAME_HANDLER = {
+    "process_order_from_storage_queue": "process_order",
+    "order_status_changed_from_event_grid": "order_status_changed",
+}
+UPKEEP = {"purge_expired", "sweep_outbox"}
+"""They have no effect of their own: tests/contract has what they may delete and send."""
+
+
+@pytest.mark.parametrize("function", REHEARSED)
+async def test_its_effects_happen_once_whatever_goes_wrong(
+    function: str, placed: Documents
+) -> None:
+    report = await REHEARSED[function](placed)
+    assert report.ok, report
+    assert report.quarantined == ()
+    assert report.plays > 10
+
+
+def test_no_function_that_changes_something_is_left_out() -> None:
+    settings = {
+        "AzureWebJobsStorage": "UseDevelopmentStorage=true",
+        "ServiceBusConnection": "Endpoint=sb://localhost;SharedAccessKeyName=a;SharedAccessKey=b",
+        "PAYMENT_WEBHOOK_SECRETS": a_secret(),
+        "PAYMENT_PROVIDER_URL": "https://provider.example",
+        "APPLICATIONINSIGHTS_CONNECTION_STRING": "",
+    }
+    run = subprocess.run(  # noqa: S603 - this repository's own program
+        [sys.executable, "-c", CHANGING],
+        cwd=ROOT,
+        env={**os.environ, **settings},
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert set(json.loads(run.stdout)) == REHEARSED.keys() | THE_SAME_HANDLER.keys() | UPKEEP
+
+
+# The functions of an app can be asked for once only: hence a process of its own.
+CHANGING = """
+import json
+import function_app
+def reads_only(function):
+    [trigger] = [b for b in json.loads(str(function))["bindings"] if "trigger" in b["type"].lower()]
+    return trigger.get("methods") == ["GET"]
+functions = function_app.app.get_functions()
+print(json.dumps([f.get_function_name() for f in functions if not reads_only(f)]))
+"""
