@@ -1,7 +1,8 @@
 """The store protocol: four methods, each ONE conditional write or ONE point read.
 
 To add a store, implement these and add one line to ``tests/contract/test_stores.py``:
-`testing.StoreContract` then proves them.
+`testing.StoreContract` then proves them. `documents` writes a record down as a flat document and reads
+it back, unknown fields included; `keys.storage_id` makes an identifier of any key.
 """
 
 from typing import Protocol
@@ -16,7 +17,8 @@ class Store(Protocol):
     ``retry_after``) or did not answer; after that it is *not known* whether the write took effect,
     and the caller issues the same write again. A refused condition is a return value, no exception.
     ``insert`` and ``replace`` raise MalformedContent when the record is too large for the service.
-    Implementations translate their driver's errors in one place and keep no per-call state.
+    A call ends within seconds, far below a lease, its driver's own retries included. Implementations
+    translate their driver's errors in one place and keep no per-call state.
     """
 
     @property
@@ -35,7 +37,8 @@ class Store(Protocol):
     async def insert(self, record: Record) -> Stored | None:
         """Write the record if there is none for its (consumer, key); None when there is one.
 
-        Of any number of concurrent inserts exactly one succeeds.
+        Of any number of concurrent inserts exactly one succeeds. The answer's ``etag`` is new with
+        every write, whatever was written, and its ``age`` is 0.
         """
         ...
 

@@ -11,7 +11,7 @@ from shared.idempotency.stores.cosmos_access import Container
 from shared.idempotency.stores.cosmos_inbox import CosmosInbox
 from shared.idempotency.stores.memory_inbox import MemoryInbox
 from shared.idempotency.stores.table_inbox import TableInbox
-from shared.idempotency.testing_outbox import OutboxContract
+from shared.idempotency.testing import OutboxContract
 from tests.contract.services import Opened, cosmos_client, table_client
 
 

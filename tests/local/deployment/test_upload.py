@@ -36,10 +36,10 @@ def test_every_module_of_the_app_that_is_in_the_repository_is_uploaded() -> None
         "shared/idempotency/__main__.py",
         "shared/idempotency/rehearsal.py",
         "shared/idempotency/staging.py",
-        "shared/idempotency/testing.py",
-        "shared/idempotency/testing_outbox.py",
     }
-    folders_at_home = ("shared/idempotency/cli/", "shared/idempotency/exploration/")
+    folders_at_home = tuple(
+        f"shared/idempotency/{name}/" for name in ("cli", "exploration", "testing")
+    )
 
     wanted = {
         path

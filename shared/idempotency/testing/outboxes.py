@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from .inbox_store import Operation, Refused
-from .outbox import Message, OutboxStore, Parcel, pending_id
-from .testing import HOSTILE_KEYS
+from ..inbox_store import Operation, Refused
+from ..outbox import Message, OutboxStore, Parcel, pending_id
+from .records import HOSTILE_KEYS
 
 NOW = 1_700_000_000.25
 _numbers = itertools.count()
