@@ -15,6 +15,7 @@ import msgspec
 
 from shared import clients, storage
 from shared.idempotency import (
+    ConfigurationError,
     Consumer,
     Effects,
     Inbox,
@@ -141,11 +142,17 @@ def _configure_telemetry(settings: Settings) -> None:
     from azure.monitor.opentelemetry import configure_azure_monitor
     from opentelemetry.sdk.resources import Resource
 
-    configure_azure_monitor(
-        connection_string=settings.telemetry,
-        enable_live_metrics=False,
-        resource=Resource.create({"service.name": settings.operations.role}),
-    )
+    try:
+        configure_azure_monitor(
+            connection_string=settings.telemetry,
+            enable_live_metrics=False,
+            resource=Resource.create({"service.name": settings.operations.role}),
+        )
+    except ValueError as error:
+        raise ConfigurationError(
+            f"app setting APPLICATIONINSIGHTS_CONNECTION_STRING: {error}; copy it as the portal shows it, "
+            "or leave it out"
+        ) from error
 
 
 def _sources(settings: Settings) -> dict[str, str]:

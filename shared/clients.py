@@ -3,7 +3,7 @@
 import functools
 from typing import TYPE_CHECKING, Any
 
-from .settings import Connection
+from .connections import Connection
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import CosmosClient

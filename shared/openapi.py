@@ -32,7 +32,7 @@ _AMOUNT: Final = {
         {"type": "string", "pattern": "^[0-9]{1,12}(\\.[0-9]{1,4})?$"},
         {"type": "number", "minimum": 0, "maximum": 10**12},
     ],
-    "description": "Text keeps its digits.",
+    "description": "Of at most 4 decimals. Text keeps its digits.",
 }
 _BYTES: Final[dict[str, Any]] = {}
 """A body of any bytes."""
@@ -257,8 +257,10 @@ def _problem() -> dict[str, Any]:
 
 
 def _idempotency_key() -> dict[str, Any]:
-    schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!#-~]+$"}
-    description = "Bare, or a quoted string of RFC 8941: the same key."
+    schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!#-+\\--~]+$"}
+    description = (
+        "Bare, or a quoted string of RFC 8941: the same key. One with a comma only in quotes."
+    )
     return {
         **_in_header("Idempotency-Key", required=True),
         "schema": schema,

@@ -13,6 +13,8 @@ from .idempotency import MalformedContent, joined
 
 type Name = Annotated[str, Meta(min_length=1, max_length=128)]
 _LARGEST_AMOUNT = Decimal(10) ** 12
+_DECIMALS = 4
+"""Of an amount: no currency has more, and totals of any order stay exact."""
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,8 +25,10 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     unit_price: Decimal
 
     def __post_init__(self) -> None:
-        if not (self.unit_price.is_finite() and 0 <= self.unit_price <= _LARGEST_AMOUNT):
-            raise ValueError("Expected a `unit_price` from 0 to 10^12")
+        if not (is_amount(self.unit_price) and self.unit_price <= _LARGEST_AMOUNT):
+            raise ValueError(
+                f"Expected a `unit_price` from 0 to 10^12, of at most {_DECIMALS} decimals"
+            )
 
 
 type Lines = Annotated[tuple[Line, ...], Meta(min_length=1, max_length=5000)]
@@ -80,6 +84,12 @@ class SubmittedOrder(msgspec.Struct, frozen=True, kw_only=True):
             currency=self.currency,
             lines=self.lines,
         )
+
+
+def is_amount(value: Decimal) -> bool:
+    """Whether a number can be an amount of money: 0 or more, and not finer than any currency is."""
+    exponent = value.as_tuple().exponent
+    return isinstance(exponent, int) and value >= 0 and exponent >= -_DECIMALS
 
 
 def parsed[T](body: bytes, as_type: type[T]) -> T:

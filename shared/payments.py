@@ -19,7 +19,7 @@ from .idempotency import (
     send_headers,
 )
 from .order_events import ORDER_PLACED, OrderEvent
-from .orders import Currency, Name
+from .orders import Currency, Name, is_amount
 
 if TYPE_CHECKING:
     import httpx
@@ -29,7 +29,6 @@ CHARGE: Final = "charge"
 _CONNECTS_AGAIN = 1
 _CONNECTS_WITHIN = 0.25
 """Of a call's time: the rest is for the answer, so that a connection never made is told apart."""
-_DECIMALS = 4
 _REFUSED_FOR_NOW = {"throttled", "outage"}
 """What the provider calls an answer that says: nothing happened, come back later."""
 
@@ -45,9 +44,8 @@ class Due(msgspec.Struct, frozen=True, kw_only=True):
     total: Decimal
 
     def __post_init__(self) -> None:
-        exponent = self.total.as_tuple().exponent
-        if not isinstance(exponent, int) or self.total < 0 or exponent < -_DECIMALS:
-            raise ValueError(f"Expected a `total` from 0, of at most {_DECIMALS} decimals")
+        if not is_amount(self.total):
+            raise ValueError("Expected a `total` from 0, of at most 4 decimals")
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):

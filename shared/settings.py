@@ -6,23 +6,14 @@ from typing import Any, Literal
 
 import msgspec
 
+from . import connections
+from .connections import Connection
 from .idempotency.errors import ConfigurationError
 from .idempotency.records import Policy
 from .idempotency.triggers.pacing import Pacing
+from .names import COSMOS, SERVICE_BUS, STORAGE_QUEUE, SUBSCRIPTION, TABLE, Rule, check_name
 
 _log = logging.getLogger("app.settings")
-
-
-class Connection(msgspec.Struct, frozen=True, kw_only=True):
-    """How to reach one service: by connection string (local), or by address and identity (deployed)."""
-
-    name: str
-    connection_string: str | None = None
-    address: str | None = None
-
-    def __repr__(self) -> str:
-        """Without the connection string, which holds a key."""
-        return f"Connection({self.name}, {self.address or 'by connection string'})"
 
 
 class PaymentSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,30 +91,33 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         store: Literal["table", "cosmos"] = _choice(
             values, "IDEMPOTENCY_STORE", ("table", "cosmos")
         )
-        service_bus = _service_bus(values)
-        cosmos = _cosmos(values) if store == "cosmos" else None
+        service_bus = connections.service_bus(values)
+        cosmos = connections.cosmos(values) if store == "cosmos" else None
         policy = _policy(values)
+        kept = COSMOS if cosmos else TABLE
         return cls(
             store=store,
-            tables=_storage(values, "table"),
-            queues=_storage(values, "queue"),
+            tables=connections.storage(values, "table"),
+            queues=connections.storage(values, "queue"),
             service_bus=service_bus,
             cosmos=cosmos,
-            cosmos_database=_text(values, "COSMOS_DATABASE", "orders"),
-            cosmos_verify_tls=not (cosmos and _is_loopback(cosmos)),
-            orders_name=_text(values, "ORDERS_CONTAINER", "orders"),
-            records_name=_text(values, "RECORDS_CONTAINER", "idempotency"),
-            inventory_name=_text(values, "INVENTORY_CONTAINER", "inventory"),
-            timelines_name=_text(values, "TIMELINES_CONTAINER", "timelines"),
-            orders_queue=_text(values, "ORDERS_QUEUE", "orders"),
-            orders_storage_queue=_text(values, "ORDERS_STORAGE_QUEUE", "orders"),
-            quarantine_queue=_text(values, "QUARANTINE_QUEUE", "quarantine"),
-            fulfilment_queue=_text(values, "FULFILMENT_QUEUE", "fulfilment"),
-            stock_queue=_text(values, "STOCK_QUEUE", "stock-levels"),
-            order_events_topic=_text(values, "ORDER_EVENTS_TOPIC", "order-events"),
-            timeline_subscription=_text(values, "TIMELINE_SUBSCRIPTION", "order-timeline"),
+            cosmos_database=_name(values, "COSMOS_DATABASE", "orders", COSMOS),
+            cosmos_verify_tls=not (cosmos and cosmos.is_loopback),
+            orders_name=_name(values, "ORDERS_CONTAINER", "orders", kept),
+            records_name=_name(values, "RECORDS_CONTAINER", "idempotency", kept),
+            inventory_name=_name(values, "INVENTORY_CONTAINER", "inventory", kept),
+            timelines_name=_name(values, "TIMELINES_CONTAINER", "timelines", kept),
+            orders_queue=_name(values, "ORDERS_QUEUE", "orders", SERVICE_BUS),
+            orders_storage_queue=_name(values, "ORDERS_STORAGE_QUEUE", "orders", STORAGE_QUEUE),
+            quarantine_queue=_name(values, "QUARANTINE_QUEUE", "quarantine", SERVICE_BUS),
+            fulfilment_queue=_name(values, "FULFILMENT_QUEUE", "fulfilment", SERVICE_BUS),
+            stock_queue=_name(values, "STOCK_QUEUE", "stock-levels", SERVICE_BUS),
+            order_events_topic=_name(values, "ORDER_EVENTS_TOPIC", "order-events", SERVICE_BUS),
+            timeline_subscription=_name(
+                values, "TIMELINE_SUBSCRIPTION", "order-timeline", SUBSCRIPTION
+            ),
             payments=_payments(values, policy),
-            payments_subscription=_text(values, "PAYMENTS_SUBSCRIPTION", "payments"),
+            payments_subscription=_name(values, "PAYMENTS_SUBSCRIPTION", "payments", SUBSCRIPTION),
             outbox_sweep_schedule=_text(values, "OUTBOX_SWEEP_SCHEDULE", "0 * * * * *"),
             outbox_grace=_seconds(values, "OUTBOX_GRACE_SECONDS", 60.0),
             webhook_secrets=_secrets(values, "PAYMENT_WEBHOOK_SECRETS"),
@@ -148,64 +142,6 @@ def _operations(values: Mapping[str, str]) -> OperationsSettings:
         entity_file=values.get("SERVICEBUS_ENTITY_FILE") or None,
         role=_text(values, "OTEL_SERVICE_NAME", "orders"),
     )
-
-
-def _storage(values: Mapping[str, str], service: str) -> Connection:
-    name = "AzureWebJobsStorage"
-    address = values.get(f"{name}__{service}ServiceUri")
-    account = values.get(f"{name}__accountName")
-    if not address and account:
-        address = f"https://{account}.{service}.core.windows.net"
-    if address:
-        return Connection(name=name, address=address)
-    if values.get(name):
-        return Connection(name=name, connection_string=_development(values[name]))
-    raise ConfigurationError(
-        f"app setting {name} is missing: set it to UseDevelopmentStorage=true for Azurite, or set "
-        f"{name}__accountName for an account with a managed identity"
-    )
-
-
-def _development(connection_string: str) -> str:
-    """The short form for Azurite, written out: not every SDK knows it."""
-    if connection_string.strip().rstrip(";").lower() != "usedevelopmentstorage=true":
-        return connection_string
-    account = "devstoreaccount1"
-    key = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-    ports = {"Blob": 10000, "Queue": 10001, "Table": 10002}
-    endpoints = ";".join(
-        f"{service}Endpoint=http://127.0.0.1:{port}/{account}" for service, port in ports.items()
-    )
-    return f"DefaultEndpointsProtocol=http;AccountName={account};AccountKey={key};{endpoints};"
-
-
-def _service_bus(values: Mapping[str, str]) -> Connection | None:
-    name = "ServiceBusConnection"
-    namespace = values.get(f"{name}__fullyQualifiedNamespace")
-    if namespace:
-        return Connection(name=name, address=namespace)
-    if values.get(name):
-        return Connection(name=name, connection_string=values[name])
-    return None
-
-
-def _cosmos(values: Mapping[str, str]) -> Connection:
-    name = "COSMOS_CONNECTION"
-    endpoint = values.get(f"{name}__accountEndpoint")
-    if endpoint:
-        return Connection(name=name, address=endpoint)
-    if values.get(name):
-        return Connection(name=name, connection_string=values[name])
-    raise ConfigurationError(
-        f"app setting IDEMPOTENCY_STORE is cosmos, but {name} is missing: set {name}__accountEndpoint "
-        f"for an account with a managed identity, or {name} to a connection string"
-    )
-
-
-def _is_loopback(connection: Connection) -> bool:
-    """A local server has a certificate of its own making; only there it is not verified."""
-    text = (connection.connection_string or connection.address or "").lower()
-    return any(f"//{host}:" in text for host in ("localhost", "127.0.0.1", "[::1]"))
 
 
 def _policy(values: Mapping[str, str]) -> Policy:
@@ -257,6 +193,10 @@ def _secrets(values: Mapping[str, str], name: str) -> tuple[str, ...]:
 
 def _text(values: Mapping[str, str], name: str, default: str) -> str:
     return values.get(name) or default
+
+
+def _name(values: Mapping[str, str], name: str, default: str, rule: Rule) -> str:
+    return check_name(name, _text(values, name, default), rule)
 
 
 def _choice[C: str](values: Mapping[str, str], name: str, choices: tuple[C, ...]) -> C:

@@ -108,8 +108,10 @@ async def _run(app: Path, options: Options) -> int:
     try:
         worker = await Worker.start(app)
     except IndexingError as error:
-        print(f"The app does not load: {error}", file=sys.stderr)
-        print(error.stack_trace, file=sys.stderr, flush=True)
+        print(
+            error.stack_trace, file=sys.stderr
+        )  # what is wrong comes last, where it is looked for
+        print(f"The app does not load: {error}", file=sys.stderr, flush=True)
         return 1
     loop = asyncio.get_running_loop()
     host = Host(worker, loop, options)

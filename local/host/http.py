@@ -50,7 +50,10 @@ class HttpTrigger:
         app.router.add_get("/admin/functions/{name}", self._describe)
         app.router.add_post("/admin/functions/{name}", self._run)
         app.router.add_route("*", r"/{path:[\s\S]*}", self._serve)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=grace)
+        # bodies are handed on as they come, as Azure's host does: what unpacks would refuse others
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=grace, auto_decompress=False
+        )
 
     async def start(self, port: int) -> int:
         """Listen on the port, 0 for a free one; answers the port.

@@ -42,13 +42,14 @@ def test_no_request_makes_the_adapter_raise(
 
 
 @given(key=st.text(alphabet=st.characters(min_codepoint=32, max_codepoint=126), min_size=1))
-def test_any_key_is_the_same_bare_and_quoted_unless_it_begins_with_a_quote(key: str) -> None:
+def test_any_key_is_the_same_bare_and_quoted_where_it_can_be_bare(key: str) -> None:
     key = key.strip()[:255]
-    if not key or key.startswith('"'):
+    if not key:
         return
     escaped = key.replace("\\", "\\\\").replace('"', '\\"')
-    assert http.idempotency_key_of(request(key)) == key
     assert http.idempotency_key_of(request(f'"{escaped}"')) == key
+    if "," not in key and not key.startswith('"'):
+        assert http.idempotency_key_of(request(key)) == key
 
 
 async def test_the_payload_is_in_no_log_and_in_no_refusal(

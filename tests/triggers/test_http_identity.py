@@ -26,7 +26,15 @@ async def test_a_key_that_is_none_is_a_400_and_nothing_runs(route: Route, key: s
     assert route.ran == 0
 
 
-@pytest.mark.parametrize("key", ["k", "k" * 255, "a b", "~!@#$%^&*()", "a,b", "k\\", '"a b"'])
+@pytest.mark.parametrize("key", ["a,b", "a, b", "a,a", '"a","b"', '"a", "b"', 'a,"b"', '"a",b'])
+async def test_several_headers_which_the_host_joins_are_a_400_and_no_odd_key(
+    route: Route, key: str
+) -> None:
+    assert problem_of(await route(request(key))) == (400, "key-invalid")
+    assert route.ran == 0
+
+
+@pytest.mark.parametrize("key", ["k", "k" * 255, "a b", "~!@#$%^&*()", '"a,b"', "k\\", '"a b"'])
 async def test_1_to_255_characters_of_printable_ascii_are_a_key(route: Route, key: str) -> None:
     assert (await route(request(key))).status_code == 200
 

@@ -22,14 +22,19 @@ _ESCAPED = re.compile(r"\\(.)")
 def idempotency_key_of(request: func.HttpRequest) -> str:
     """The Idempotency-Key of a request, quoted (as the draft wants it) or bare (as clients send it).
 
-    Raises MissingKey or InvalidKey: 1 to 255 characters of printable ASCII.
+    Raises MissingKey or InvalidKey: 1 to 255 characters of printable ASCII, without a comma unless they
+    are quoted. The host joins several headers by commas: a bare one could be two keys.
     """
     value = (request.headers.get("Idempotency-Key") or "").strip()
     if value.startswith('"'):
         quoted = _QUOTED.fullmatch(value)
         if quoted is None:
-            raise InvalidKey("the Idempotency-Key begins with a quote but is no quoted string")
+            raise InvalidKey("the Idempotency-Key begins with a quote but is not one quoted string")
         value = _ESCAPED.sub(r"\1", quoted[1])
+    elif "," in value:
+        raise InvalidKey(
+            "several Idempotency-Key headers, or a comma in one: send one; a key with a comma in quotes"
+        )
     if not value:
         raise MissingKey(
             "the request needs an Idempotency-Key header: 1 to 255 printable characters"

@@ -11,7 +11,7 @@ _TYPES = "/api/problems#"
 
 TYPES = {
     "key-missing": "The route requires an Idempotency-Key header, and the request has none.",
-    "key-invalid": "The Idempotency-Key is not 1 to 255 characters of printable ASCII.",
+    "key-invalid": "The Idempotency-Key is not 1 to 255 characters of printable ASCII, or there are several.",
     "key-reused": "The key was used before with another method, path, query or body. Use a new key.",
     "event-changed": "An event of this id came before with other content. Send it under a new id.",
     "signature-invalid": "The webhook's signature is missing, wrong, or more than five minutes old.",
