@@ -18,12 +18,28 @@ class BindingError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Retry:
+    """A retry policy: how often a failed run is repeated (-1: no end), and after how many seconds."""
+
+    most: int
+    first: float
+    longest: float
+
+    def pause(self, tries: int) -> float | None:
+        """Seconds until the run that follows so many vain repetitions; None when there is none."""
+        if 0 <= self.most <= tries:
+            return None
+        return min(self.first * float(1 << min(tries, 16)), self.longest)
+
+
+@dataclass(frozen=True, slots=True)
 class Function:
-    """One function of the app: its name, the worker's id for it and its bindings."""
+    """One function of the app: its name, the worker's id for it, its bindings, its retry policy."""
 
     name: str
     function_id: str
     bindings: tuple[Mapping[str, Any], ...] = field(repr=False)
+    retry: Retry | None = None
 
     @property
     def trigger(self) -> Mapping[str, Any]:
@@ -45,7 +61,17 @@ class Function:
 def function_from_metadata(metadata: Any) -> Function:
     """The function in the worker's own metadata."""
     bindings = tuple(json.loads(raw) for raw in metadata.raw_bindings)
-    return Function(metadata.name, metadata.function_id, bindings)
+    return Function(metadata.name, metadata.function_id, bindings, _retry(metadata.retry_options))
+
+
+def _retry(options: Any) -> Retry | None:
+    if options is None:
+        return None
+    if options.retry_strategy == "fixed_delay":
+        pause = options.delay_interval.total_seconds()
+        return Retry(options.max_retry_count, pause, pause)
+    first = options.minimum_interval.total_seconds()
+    return Retry(options.max_retry_count, first, options.maximum_interval.total_seconds())
 
 
 def resolve(text: str, environment: Mapping[str, str]) -> str:

@@ -132,17 +132,27 @@ def queue_message(
 
 
 def timer_info(
-    *, past_due: bool = False, last: datetime | None = None, next_time: datetime | None = None
+    *,
+    past_due: bool = False,
+    last: datetime | None = None,
+    next_time: datetime | None = None,
+    monitored: bool = True,
 ) -> Input:
-    """One slot of a timer: the slot before it and the slot after it."""
+    """One run of a timer.
+
+    `next_time` is the slot that is due in a scheduled run, the one that was missed in a late run, and
+    the one to come in a run out of turn. `last` is when the run before began. Without `monitored`
+    there is no status, as where the trigger's `useMonitor` is off.
+    """
+    never = "0001-01-01T00:00:00"
     slots = {
-        "Last": utc(last) if last else "0001-01-01T00:00:00+00:00",
-        "Next": utc(next_time) if next_time else "0001-01-01T00:00:00+00:00",
+        "Last": utc(last) if last else never,
+        "Next": utc(next_time) if next_time else never,
+        "LastUpdated": utc(last) if last else never,
     }
-    slots["LastUpdated"] = slots["Last"]
     info = {
         "Schedule": {"AdjustForDST": True},
-        "ScheduleStatus": slots,
+        "ScheduleStatus": slots if monitored else None,
         "IsPastDue": past_due,
     }
     return TypedData(json=json.dumps(info)), {}

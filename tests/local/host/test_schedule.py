@@ -1,8 +1,11 @@
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from local.host.timer import schedule
+from shared.idempotency.schedules import crontab
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)  # a Sunday
 
@@ -40,3 +43,27 @@ def test_a_wrong_expression_names_what_is_wrong(expression: str, named: str) -> 
 def test_a_date_that_never_comes_is_refused() -> None:
     with pytest.raises(ValueError, match="no such date"):
         schedule("0 0 0 31 2 *").after(NOON)
+
+
+MOMENTS = st.datetimes(
+    min_value=datetime(2024, 1, 1), max_value=datetime(2031, 1, 1), timezones=st.just(UTC)
+)
+
+
+@given(
+    moment=MOMENTS,
+    expression=st.sampled_from(
+        ["*/7 * * * * *", "0 15,45 */5 * * *", "30 0 2 * * MON-FRI", "0 0 0 29 2 *", "0 0 0 13 * 5"]
+    ),
+)
+def test_the_last_slot_and_the_next_one_have_no_slot_between_them(
+    moment: datetime, expression: str
+) -> None:
+    slots = crontab(expression)
+
+    last, following = slots.at_or_before(moment), slots.after(moment)
+
+    assert last <= moment < following
+    assert slots.after(last) == following
+    assert slots.at_or_before(following) == following
+    assert slots.at_or_before(following - timedelta(microseconds=1)) == last
