@@ -11,6 +11,7 @@ from blueprints import (
     order_status,
     orders,
     payments,
+    settlement,
     timelines,
     webhooks,
 )
@@ -23,6 +24,7 @@ fulfilment.register(app, parts)
 inventory.register(app, parts)
 timelines.register(app, parts)
 payments.register(app, parts)
+settlement.register(app, parts)
 webhooks.register(app, parts)
 order_status.register(app, parts)
 operations.register(app, parts)

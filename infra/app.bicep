@@ -76,6 +76,7 @@ var payments = {
   PAYMENT_PROVIDER_URL: paymentProviderUrl
   PAYMENT_TIMEOUT_SECONDS: '10'
   PAYMENT_SETTLE_SECONDS: '20'
+  SETTLEMENT_SCHEDULE: '0 0 2 * * *'
 }
 
 // The secret is the provider's: it is stored by hand (README.md), and until then the webhook is off.

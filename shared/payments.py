@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 CHARGE: Final = "charge"
 """The step's name; it is part of the key that the provider gets, so it stays."""
+_CHARGES: Final = "/v1/charges"
+_SETTLEMENTS: Final = "/v1/settlements"
 _CONNECTS_AGAIN = 1
 _CONNECTS_WITHIN = 0.25
 """Of a call's time: the rest is for the answer, so that a connection never made is told apart."""
@@ -56,6 +58,12 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     currency: str
 
 
+class Settled(msgspec.Struct, frozen=True, kw_only=True):
+    """What the provider says of a settlement that it has noted."""
+
+    settlement_id: str
+
+
 class PaymentProvider:
     """The provider's HTTP interface; its client is made at the first call and kept.
 
@@ -81,26 +89,44 @@ class PaymentProvider:
             "currency": due.currency,
             "reference": order_id,
         }
+        return await self._posted(_CHARGES, body, Receipt)
+
+    async def settle(self, reference: str, amounts: Mapping[str, Decimal], orders: int) -> Settled:
+        """Tell what was taken, by currency, and for how many orders; raises as `charge` does."""
+        body = {
+            "reference": reference,
+            "amounts": {currency: f"{amount:f}" for currency, amount in amounts.items()},
+            "orders": orders,
+        }
+        return await self._posted(_SETTLEMENTS, body, Settled)
+
+    async def reconcile(self, key: str, step: str, attempt: Attempt) -> Answer:
+        """What became of a charge, by the key it was sent under; raises when it cannot be found out."""
+        return await self._found(_CHARGES, attempt.downstream_key(step), Receipt)
+
+    async def reconcile_settlement(self, key: str, step: str, attempt: Attempt) -> Answer:
+        """The same of a settlement."""
+        return await self._found(_SETTLEMENTS, attempt.downstream_key(step), Settled)
+
+    async def _posted[T](self, path: str, body: Mapping[str, Any], as_type: type[T]) -> T:
         client = self._connected()
         from httpx import ConnectError, ConnectTimeout, PoolTimeout
 
         try:
-            answer = await client.post("/v1/charges", json=body)
+            answer = await client.post(path, json=body)
         except (ConnectError, ConnectTimeout, PoolTimeout) as error:
             raise TransientFailure(
                 f"the payment provider cannot be reached ({type(error).__name__})"
             ) from error
         if answer.is_client_error or answer.status_code == 503:
             _raise_refusal(answer)
-        return _receipt(answer)
+        return _read(answer, as_type)
 
-    async def reconcile(self, key: str, step: str, attempt: Attempt) -> Answer:
-        """What became of a charge, by the key it was sent under; raises when it cannot be found out."""
-        asked = {"idempotency_key": attempt.downstream_key(step)}
-        answer = await self._connected().get("/v1/charges", params=asked)
+    async def _found(self, path: str, key: str, as_type: type[Any]) -> Answer:
+        answer = await self._connected().get(path, params={"idempotency_key": key})
         if answer.status_code == 404:
             return DidNotHappen()
-        return Happened(_receipt(answer))
+        return Happened(_read(answer, as_type))
 
     async def close(self) -> None:
         """Let go of connections; the next call makes new ones."""
@@ -145,9 +171,9 @@ def _due(data: Mapping[str, Any]) -> Due:
         raise MalformedContent(f"the event's data: {error}", reason="SchemaViolation") from error
 
 
-def _receipt(answer: "httpx.Response") -> Receipt:
+def _read[T](answer: "httpx.Response", as_type: type[T]) -> T:
     answer.raise_for_status()
-    return msgspec.json.decode(answer.content, type=Receipt)
+    return msgspec.json.decode(answer.content, type=as_type)
 
 
 def _raise_refusal(answer: "httpx.Response") -> None:

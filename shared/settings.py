@@ -65,6 +65,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     timeline_subscription: str
     payments: PaymentSettings | None
     payments_subscription: str
+    settlement_schedule: str
     outbox_sweep_schedule: str
     outbox_grace: float
     webhook_secrets: tuple[str, ...]
@@ -118,6 +119,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             ),
             payments=_payments(values, policy),
             payments_subscription=_name(values, "PAYMENTS_SUBSCRIPTION", "payments", SUBSCRIPTION),
+            settlement_schedule=_text(values, "SETTLEMENT_SCHEDULE", "0 0 2 * * *"),
             outbox_sweep_schedule=_text(values, "OUTBOX_SWEEP_SCHEDULE", "0 * * * * *"),
             outbox_grace=_seconds(values, "OUTBOX_GRACE_SECONDS", 60.0),
             webhook_secrets=_secrets(values, "PAYMENT_WEBHOOK_SECRETS"),

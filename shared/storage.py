@@ -9,16 +9,18 @@ from .idempotency.purging import Purgeable
 from .idempotency.scanning import Placement, RecordScan
 from .idempotency.stores.observed import ObservedInbox, ObservedStore
 from .idempotency.stores.observed_state import ObservedStateStore
+from .paid_orders import PaidOrders, PaidOrdersOnCosmos, PaidOrdersOnTable
 from .settings import Settings
 
 
 class Stores(NamedTuple):
-    """The records of two-phase consumers, orders, and what is guarded by version."""
+    """The records of two-phase consumers, orders, what is guarded by version, and what was paid."""
 
     records: Store
     orders: OutboxStore
     stock_levels: StateStore
     timelines: StateStore
+    paid_orders: PaidOrders
 
 
 def stores(settings: Settings, observer: Observer) -> Stores:
@@ -39,6 +41,9 @@ def stores(settings: Settings, observer: Observer) -> Stores:
             container(container=settings.orders_name, partition_path="/order_id"),
             partition_property="order_id",
         )
+        paid: PaidOrders = PaidOrdersOnCosmos(
+            container(container=settings.orders_name, partition_path="/order_id")
+        )
         states: list[StateStore] = [
             CosmosStateStore(container(container=name, partition_path=PARTITION_PATH))
             for name in guarded
@@ -50,10 +55,15 @@ def stores(settings: Settings, observer: Observer) -> Stores:
 
         records = TableStore(clients.table(settings.tables, settings.records_name))
         orders = TableInbox(clients.table(settings.tables, settings.orders_name))
+        paid = PaidOrdersOnTable(clients.table(settings.tables, settings.orders_name))
         states = [TableStateStore(clients.table(settings.tables, name)) for name in guarded]
     stock_levels, timelines = (ObservedStateStore(store, observer) for store in states)
     return Stores(
-        ObservedStore(records, observer), ObservedInbox(orders, observer), stock_levels, timelines
+        ObservedStore(records, observer),
+        ObservedInbox(orders, observer),
+        stock_levels,
+        timelines,
+        paid,
     )
 
 

@@ -1,7 +1,7 @@
 """The payment provider's webhooks: what they tell of a charge, and what the order keeps of it."""
 
 import functools
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Final
 
@@ -81,6 +81,7 @@ def _with_payment(change: PaymentChange, order: Document | None) -> dict[str, An
     return {
         **order,
         "payment_status": change.status,
-        "payment_changed_at": change.at.isoformat(),
+        # always in UTC: it is compared as text
+        "payment_changed_at": change.at.astimezone(UTC).isoformat(),
         "charge_id": charge.charge_id,
     }

@@ -61,10 +61,13 @@ QUEUES: Meanings = {
 }
 
 OTHERS: Meanings = {
-    "PAYMENT_PROVIDER_URL": "The payment provider; without it `charge_payment` is not registered.",
+    "PAYMENT_PROVIDER_URL": "The payment provider; without it `charge_payment` and `daily_settlement` are "
+    "not registered.",
     "PAYMENT_TIMEOUT_SECONDS": "How long a charge may take; below the lease.",
     "PAYMENT_SETTLE_SECONDS": "How long after that it may still land: nobody acts on a charge in doubt "
     "sooner.",
+    "SETTLEMENT_SCHEDULE": "When `daily_settlement` tells the provider what was paid the day before "
+    "(NCRONTAB, UTC); in the hours after midnight, so that the day's last webhooks are in.",
     "PAYMENT_WEBHOOK_SECRETS": "What the provider signs its webhooks with (`whsec_...`), several with "
     "blanks between them; without one the webhook is off. Deployed as a Key Vault reference.",
     "EVENT_ORIGINS": "Who may send CloudEvents here, by domain name, with blanks between them.",

@@ -2,18 +2,19 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from .answer import Answer, problem
-from .books import Books
+from .books import Books, Entry, Request
 from .charge_request import ChargeRequest, InvalidRequest, idempotency_key
 from .clock import Timetable
 from .faults import Fault, Faults, Reply
-from .ledger import Charge, Ledger
+from .ledger import Ledger
+from .settlement import SettlementRequest, Settlements
 
 
 class Api:
@@ -24,14 +25,18 @@ class Api:
 
     def __init__(
         self,
-        books: Books,
+        books: Books[ChargeRequest],
         ledger: Ledger,
+        settling: Books[SettlementRequest],
+        settlements: Settlements,
         faults: Faults,
         timetable: Timetable,
         happened: Callable[[], None],
     ) -> None:
         self._books = books
         self._ledger = ledger
+        self._settling = settling
+        self._settlements = settlements
         self._faults = faults
         self._timetable = timetable
         self._happened = happened
@@ -44,6 +49,8 @@ class Api:
                 web.post("/v1/charges", self._post_charge),
                 web.get("/v1/charges", self._search),
                 web.get("/v1/charges/{charge_id}", self._get_charge),
+                web.post("/v1/settlements", self._post_settlement),
+                web.get("/v1/settlements", self._search_settlements),
                 web.get("/ledger", self._get_ledger),
             ]
         )
@@ -52,25 +59,35 @@ class Api:
     async def _post_charge(self, http: web.Request) -> web.Response:
         self._refuse_in_outage()
         key = idempotency_key(http.headers.get("Idempotency-Key"))
-        request = ChargeRequest.of(await http.read())
+        return await self._posted(http, self._books, ChargeRequest.of(await http.read()), key)
+
+    async def _post_settlement(self, http: web.Request) -> web.Response:
+        self._refuse_in_outage()
+        key = idempotency_key(http.headers.get("Idempotency-Key"))
+        request = SettlementRequest.of(await http.read())
+        return await self._posted(http, self._settling, request, key)
+
+    async def _posted[R: Request](
+        self, http: web.Request, books: Books[R], request: R, key: str | None
+    ) -> web.Response:
         fault = self._faults.meet(request.reference)
         if fault is None:
-            answer = self._books.charge(request, key)
+            answer = books.charge(request, key)
             self._happened()
             return _response(answer)
-        return _response(await self._strike(fault, http, request, key))
+        return _response(await self._strike(fault, http, books, request, key))
 
-    async def _strike(
-        self, fault: Fault, http: web.Request, request: ChargeRequest, key: str | None
+    async def _strike[R: Request](
+        self, fault: Fault, http: web.Request, books: Books[R], request: R, key: str | None
     ) -> Answer:
         """Let the request take the fault's course; CancelledError when that has no answer."""
         result: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         if fault.reply is Reply.RESULT and fault.charge_after is not None:
-            self._begin(fault.charge_after, request, key, result)
+            self._begin(fault.charge_after, books, request, key, result)
         elif fault.charge_after == 0:
-            self._books.charge(request, key)
+            books.charge(request, key)
         elif fault.charge_after is not None:
-            self._timetable.add(fault.charge_after, lambda: self._land(request, key))
+            self._timetable.add(fault.charge_after, lambda: self._land(books, request, key))
         self._faults.count(fault.name)
         self._happened()
         if isinstance(fault.reply, Answer):
@@ -81,38 +98,45 @@ class Api:
             http.transport.abort()
         return await _until_the_caller_leaves()
 
-    def _begin(
+    def _begin[R: Request](
         self,
         seconds: float,
-        request: ChargeRequest,
+        books: Books[R],
+        request: R,
         key: str | None,
         result: asyncio.Future[Answer],
     ) -> None:
         """Take the key now and charge later, whether or not the caller waits so long."""
 
         def finish() -> None:
-            answer = self._books.carry_out(request, key)
+            answer = books.carry_out(request, key)
             if not result.done():  # done: cancelled, because the caller has left
                 result.set_result(answer)
             self._happened()
 
-        taken = self._books.claim(request, key)
+        taken = books.claim(request, key)
         if taken is not None:
             result.set_result(taken)
         else:
             self._timetable.add(seconds, finish)
 
-    def _land(self, request: ChargeRequest, key: str | None) -> None:
-        self._books.charge(request, key)
+    def _land[R: Request](self, books: Books[R], request: R, key: str | None) -> None:
+        books.charge(request, key)
         self._happened()
 
     async def _search(self, http: web.Request) -> web.Response:
+        return self._found(http, self._ledger)
+
+    async def _search_settlements(self, http: web.Request) -> web.Response:
+        return self._found(http, self._settlements)
+
+    def _found(self, http: web.Request, ledger: Ledger | Settlements) -> web.Response:
         self._refuse_in_outage()
         match list(http.query.items()):
             case [("idempotency_key", key)]:
-                return _first(self._ledger.of_key(key))
+                return _first(ledger.of_key(key))
             case [("reference", reference)]:
-                return _first(self._ledger.of_reference(reference))
+                return _first(ledger.of_reference(reference))
             case _:
                 raise InvalidRequest("ask for one idempotency_key or one reference")
 
@@ -126,6 +150,7 @@ class Api:
             "charged": len(charges),
             "charged_twice": list(self._ledger.charged_twice()),
             "charges": [charge.document() for charge in charges],
+            "settlements": [each.document() for each in self._settlements.all()],
         }
         return _response(Answer(200, body))
 
@@ -157,11 +182,11 @@ async def _refuse_plainly(request: web.Request, handler: Handler) -> web.StreamR
         return _response(problem(error.status, "refused", error.reason))
 
 
-def _first(charges: tuple[Charge, ...]) -> web.Response:
-    """The oldest charge found; 404 says no more than that none is known now."""
-    if not charges:
-        return _response(problem(404, "not_found", "no such charge is known so far"))
-    return _response(Answer(200, charges[0].document()))
+def _first(entries: Sequence[Entry]) -> web.Response:
+    """The oldest entry found; 404 says no more than that none is known now."""
+    if not entries:
+        return _response(problem(404, "not_found", "nothing of this is known so far"))
+    return _response(Answer(200, entries[0].document()))
 
 
 def _response(answer: Answer) -> web.Response:

@@ -5,9 +5,11 @@ from typing import Annotated
 
 import msgspec
 
-_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
-_Amount = Annotated[str, msgspec.Meta(pattern=r"\A[0-9]{1,12}(\.[0-9]{1,4})?\Z")]
-_Currency = Annotated[str, msgspec.Meta(pattern=r"\A[A-Z]{3}\Z")]
+AMOUNT = r"\A[0-9]{1,12}(\.[0-9]{1,4})?\Z"
+CURRENCY = r"\A[A-Z]{3}\Z"
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+_Amount = Annotated[str, msgspec.Meta(pattern=AMOUNT)]
+_Currency = Annotated[str, msgspec.Meta(pattern=CURRENCY)]
 
 LONGEST_KEY = 255
 
@@ -22,14 +24,19 @@ class ChargeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Two requests under one key are the same when all fields are, to the letter.
     """
 
-    customer_id: _Name
+    customer_id: Name
     amount: _Amount
     currency: _Currency
-    reference: _Name
+    reference: Name
 
     def __post_init__(self) -> None:
         if not Decimal(self.amount):
             raise ValueError("`amount` is zero")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those under which it may be declined."""
+        return (self.customer_id, self.reference)
 
     @classmethod
     def of(cls, body: bytes) -> "ChargeRequest":

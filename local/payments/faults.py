@@ -136,6 +136,12 @@ class Faults:
             self._outage = None
 
     @property
+    def met(self) -> Counter[str]:
+        """How many requests came for each reference, those that met no fault included."""
+        with self._lock:
+            return self._met.copy()
+
+    @property
     def struck(self) -> Counter[str]:
         """How often each fault has struck, by the name of its method; `outage` per refusal."""
         with self._lock:

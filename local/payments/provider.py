@@ -10,10 +10,12 @@ from aiohttp import web
 
 from .api import Api
 from .books import Books
+from .charge_request import ChargeRequest
 from .clock import Clock, Timetable
 from .faults import Faults
 from .ledger import Charge, Ledger
 from .server import Server
+from .settlement import Settlement, SettlementRequest, Settlements
 
 
 class PaymentProvider:
@@ -46,7 +48,11 @@ class PaymentProvider:
         self.faults = Faults(seed)
         self.clock = Clock(on_advance=lambda: self._server.run(self._timetable.catch_up))
         self._ledger = Ledger()
-        self._books = Books(self._ledger, self.clock, key_retention)
+        self._settlements = Settlements()
+        self._books = Books[ChargeRequest](self._ledger.append, self.clock, key_retention)
+        self._settling = Books[SettlementRequest](
+            self._settlements.append, self.clock, key_retention
+        )
         self._timetable = Timetable(self.clock)
         self._server = Server()
         self._change = threading.Condition()
@@ -72,6 +78,11 @@ class PaymentProvider:
         """Every charge there was, in the order they happened."""
         return self._ledger.all()
 
+    @property
+    def settlements(self) -> tuple[Settlement, ...]:
+        """Every settlement there was, in the order they happened."""
+        return self._settlements.all()
+
     def charges(self, reference: str) -> tuple[Charge, ...]:
         """The charges for one reference, oldest first."""
         return self._ledger.of_reference(reference)
@@ -90,6 +101,7 @@ class PaymentProvider:
         self._server.stop()
         self._timetable.clear()
         self._books.give_up_running()
+        self._settling.give_up_running()
 
     def decline(self, name: str) -> None:
         """Decline this customer or reference from now on, as those that begin with `declined`."""
@@ -101,6 +113,7 @@ class PaymentProvider:
         A search by key still finds their charges.
         """
         self._server.run(self._books.forget_keys)
+        self._server.run(self._settling.forget_keys)
 
     def wait_for(self, condition: Callable[["PaymentProvider"], object], timeout: float) -> None:
         """Wait until the condition holds, looking again whenever something happened here.
@@ -115,7 +128,15 @@ class PaymentProvider:
                 )
 
     def _application(self) -> web.Application:
-        api = Api(self._books, self._ledger, self.faults, self._timetable, self._tell)
+        api = Api(
+            self._books,
+            self._ledger,
+            self._settling,
+            self._settlements,
+            self.faults,
+            self._timetable,
+            self._tell,
+        )
         return api.application()
 
     def _tell(self) -> None:

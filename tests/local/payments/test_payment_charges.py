@@ -226,7 +226,27 @@ def test_given_charges_then_a_person_reads_the_ledger_as_json(
         "charged": 2,
         "charged_twice": ["o-7"],
         "charges": receipts,
+        "settlements": [],
     }
+
+
+def test_given_a_settlement_again_then_it_is_noted_once_and_found_by_its_key(
+    provider: PaymentProvider, caller: Caller
+) -> None:
+    body = {"reference": "2026-03-01/EUR", "amounts": {"EUR": "12.50"}, "orders": 2}
+    key = {"Idempotency-Key": "k-1"}
+    first, again = (caller.http.post("/v1/settlements", json=body, headers=key) for _ in range(2))
+
+    assert (first.status_code, again.headers["Idempotent-Replayed"]) == (201, "true")
+    assert again.json() == first.json()
+    [settlement] = provider.settlements
+    assert settlement.amounts == {"EUR": Decimal("12.50")}
+    found = caller.http.get("/v1/settlements", params={"idempotency_key": "k-1"})
+    assert found.json() == settlement.document() == first.json()
+    assert provider.ledger == (), "nobody was charged"
+    other = caller.http.post("/v1/settlements", json=body | {"orders": 3}, headers=key)
+    assert (other.status_code, code(other)) == (422, "key_reused")
+    assert code(caller.http.post("/v1/settlements", json={"reference": "x"})) == "invalid_request"
 
 
 def test_the_ledger_cannot_be_changed(provider: PaymentProvider, caller: Caller) -> None:
