@@ -50,6 +50,15 @@ var alerts = [
     query: loadTextContent('queries/stuck.kql')
   }
   {
+    name: 'job-failed'
+    title: 'A scheduled job refused its slot for good'
+    severity: 2
+    every: 'PT15M'
+    window: 'PT15M'
+    override: null
+    query: loadTextContent('queries/job-failed.kql')
+  }
+  {
     name: 'upkeep-not-run'
     title: 'Purge, survey or sweep did not run'
     severity: 2

@@ -31,6 +31,12 @@ EVENTS: list[e.Event] = [
         for outcome in Outcome
         for cause in Cause
     ),
+    e.DeliveryHandled(
+        consumer="c",
+        delivery=Delivery(key="k", trigger="timer"),
+        handled=Handled(outcome=Outcome.FAILED),
+        duration=1.0,
+    ),
     e.TakenOver(consumer="c", attempt=2),
     e.Fenced(consumer="c", operation="complete"),
     e.HandlerRan(consumer="c", duration=1.0),
@@ -168,7 +174,7 @@ def test_every_alert_names_a_section_of_the_runbook() -> None:
     named = [str(each["name"]) for each in _listed()]
     text = (INFRA / "alerts.bicep").read_text()
     named += re.findall(r"'\$\{runbook\}#([\w-]+)'", text)
-    assert len(named) == 7
+    assert len(named) == 8
     assert set(named) <= anchors
 
 

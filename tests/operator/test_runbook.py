@@ -65,6 +65,7 @@ async def records(azurite: Azurite) -> None:
             a_record("o-1003", status=Status.QUARANTINED, steps=(open_step,)).replaced(**charge),
             a_record("o-1004", status=Status.UNCERTAIN, steps=(open_step,)).replaced(**charge),
             a_record("o-1005", **over).replaced(**charge),
+            a_record("2026-03-01", status=Status.FAILED).replaced(consumer="daily_settlement"),
         ):
             assert await store.insert(record)
         orders = service.get_table_client("orders")
@@ -108,6 +109,8 @@ def test_the_commands_say_what_the_runbook_says_they_do(ran: dict[str, Ended]) -
     assert "ch_1" in one(ran, "complete").out
     assert "completed" in one(ran, "complete").out
     assert "released" in one(ran, "release", "o-1003").out
+    assert "2026-03-01" in one(ran, "list", "daily_settlement").out
+    assert "released" in one(ran, "release", "daily_settlement").out
     assert "re-sent: 1" in one(ran, "release", "o-1004").out
     assert "deleted 1" in one(ran, "purge").out
     assert "re-sent" in one(ran, "MaxDeliveryCountExceeded").out

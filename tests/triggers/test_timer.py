@@ -82,7 +82,7 @@ class Bench:
         return TimerRequest(past_due=past_due, schedule_status=status(following))
 
     async def status(self, slot: str) -> Status | None:
-        stored = await self.store.read("close_day", f"9:close_day;{len(slot)}:{slot};")
+        stored = await self.store.read("close_day", slot)
         return stored.record.status if stored else None
 
 
@@ -335,7 +335,7 @@ async def test_a_quarantined_slot_is_told_and_nothing_runs(
 ) -> None:
     bench = Bench(NINE)
     await bench.run(NINE)
-    stored = await bench.store.read("close_day", f"9:close_day;25:{NINE.isoformat()};")
+    stored = await bench.store.read("close_day", NINE.isoformat())
     assert stored
     await bench.store.replace(stored.record.replaced(status=Status.QUARANTINED), stored.etag)
     bench.runs.clear()

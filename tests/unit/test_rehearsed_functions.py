@@ -5,8 +5,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, cast
@@ -40,7 +40,9 @@ from shared.inventory import StockLevel
 from shared.order_events import ORDER_PLACED, OrderEvent
 from shared.order_status import status_of
 from shared.orders import SubmittedOrder, parsed
-from shared.payments import PaymentProvider, Receipt, charge_order
+from shared.paid_orders import Payment
+from shared.payments import PaymentProvider, Receipt, Settled, charge_order
+from shared.settlement import DaySettled, settle_day
 from shared.timelines import with_event
 from tests.triggers.webhook_sender import a_secret
 
@@ -194,6 +196,44 @@ async def charge_payment(placed: Documents) -> Report:
     )
 
 
+async def daily_settlement(placed: Documents) -> Report:
+    class Paid:
+        async def on(self, day: date) -> AsyncIterator[Payment]:
+            yield Payment(currency="EUR", total=Decimal(12))
+            yield Payment(currency="USD", total=Decimal(7))
+
+    class Provider:
+        """Stands in for the provider: each settlement is an effect, named as its step."""
+
+        timeout = 10.0
+
+        def __init__(self, process: Process) -> None:
+            self._process = process
+
+        async def settle(self, reference: str, *_amounts: object) -> Settled:
+            currency = reference.partition("/")[2]
+            step = f"settle-{currency}" if currency else "close"
+            answer = self._process.effect(step, Settled(settlement_id=step))
+            settled: Settled = await answer()
+            return settled
+
+    return await rehearse(
+        lambda process: Consumer(
+            "daily_settlement",
+            process.store,
+            effects=Effects(policy=Reconcile(process.ask)),
+            clock=process.clock,
+        ),
+        lambda process: (
+            lambda: settle_day(NOW.date(), Paid(), cast("PaymentProvider", Provider(process)))
+        ),
+        DELIVERY,
+        effects=["settle-EUR", "settle-USD", "close"],
+        codec=ResultCodec(DaySettled),
+        crashes=2,
+    )
+
+
 async def payment_webhook(placed: Documents) -> Report:
     charge = {"charge_id": "ch-1", "reference": "o-1", "amount": "12.50", "currency": "EUR"}
     event = {"type": "charge.succeeded", "timestamp": NOW.isoformat()}
@@ -276,6 +316,7 @@ REHEARSED: dict[str, Callable[[Documents], Awaitable[Report]]] = {
     "process_order": process_order,
     "submit_order": submit_order,
     "charge_payment": charge_payment,
+    "daily_settlement": daily_settlement,
     "payment_webhook": payment_webhook,
     "fulfil_order": fulfil_order,
     "stock_level_changed": stock_level_changed,

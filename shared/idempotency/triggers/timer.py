@@ -27,7 +27,6 @@ import msgspec
 from ..clock import Clock, SystemClock
 from ..consumer import Protected
 from ..errors import ConfigurationError, DeliveryRejected, TransientFailure
-from ..keys import joined
 from ..records import Delivery, Handled, Outcome, Policy
 from ..schedules import Crontab, crontab
 from .protecting import Handler
@@ -41,17 +40,12 @@ _EARLY = _SECOND
 class Slot(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a job as it was scheduled, whenever it really comes to run.
 
-    ``due`` is in UTC and whole seconds. ``name`` is what tells this slot from the job's others.
+    ``due`` is in UTC and whole seconds. ``name`` tells this slot from the job's others: with the consumer
+    it is the deduplication key.
     """
 
-    job: str
     due: datetime
     name: str
-
-    @property
-    def key(self) -> str:
-        """Its deduplication key."""
-        return joined(self.job, self.name, what="slot's key")
 
 
 class Job(Protected, Protocol):
@@ -77,11 +71,12 @@ def idempotent(
 ) -> Decorator:
     """Protect a timer's handler, which takes one `Slot`; stands below the trigger decorator.
 
-    The trigger's ``arg_name`` is ``timer``. ``schedule`` is the trigger's own, as text: an NCRONTAB
-    expression, in UTC. ``catch_up``: how many of the slots before the last one each run looks at, oldest
-    first, and makes up for where they are not done (the host fires once for however many it missed, and
-    forgets a run that failed); 0: each run is for its own slot alone. The first run after a deployment
-    finds none of the earlier ones done.
+    The consumer is the job: one for each, since nothing else scopes a slot's key. The trigger's
+    ``arg_name`` is ``timer``. ``schedule`` is the trigger's own, as text: an NCRONTAB expression, in UTC.
+    ``catch_up``: how many of the slots before the last one each run looks at, oldest first, and makes up
+    for where they are not done (the host fires once for however many it missed, and forgets a run that
+    failed); 0: each run is for its own slot alone. The first run after a deployment finds none of the
+    earlier ones done.
 
     ``name_of`` names a slot, by its time unless something else says better what is done once: a job that
     does a day's work names it by the day, so that a changed schedule does not do a day again.
@@ -171,10 +166,10 @@ class _Slots:
                     self._name_of(moment),
                 )
                 continue
-            each = Slot(job=self._job, due=moment, name=self._name_of(moment))
+            each = Slot(due=moment, name=self._name_of(moment))
             # an earlier one was most likely done: read first
             seen = timer.past_due or moment < due[-1]
-            runs.setdefault(each.key, (each, self._delivery(each, seen)))
+            runs.setdefault(each.name, (each, self._delivery(each, seen)))
         return list(runs.values())
 
     def _slot(self, timer: func.TimerRequest, now: datetime) -> datetime:
@@ -199,7 +194,7 @@ class _Slots:
 
     def _delivery(self, slot: Slot, seen: bool) -> Delivery:
         return Delivery(
-            key=slot.key, trigger="timer", redelivered=seen, sent_at=slot.due.timestamp()
+            key=slot.name, trigger="timer", redelivered=seen, sent_at=slot.due.timestamp()
         )
 
 
