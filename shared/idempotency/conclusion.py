@@ -237,12 +237,13 @@ class Conclusion[R]:
             case Stop.DEADLINE:
                 return DeadlineExceeded(
                     f"consumer {self._name}: the handler did not finish within "
-                    f"{self._policy.deadline:g} s"
+                    f"{self._policy.deadline:g} s and was cancelled; if it needs longer, raise its policy's "
+                    "deadline"
                 )
             case Stop.LEASE_LOST:
                 return StoreUnavailable(
                     f"consumer {self._name}: the store did not answer, so the lease could not be "
-                    "renewed and the handler was cancelled"
+                    "renewed and the handler was cancelled; the message comes back"
                 )
             case _:
                 return self._run.cause or self._run.error or asyncio.CancelledError()

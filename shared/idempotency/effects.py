@@ -73,7 +73,10 @@ class Rerun(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not self.provider_key_retention > 0:
-            raise ConfigurationError("provider_key_retention must be a number of seconds above 0")
+            raise ConfigurationError(
+                f"provider_key_retention is {self.provider_key_retention}: it must be a number of seconds "
+                "above 0"
+            )
 
 
 type TakeoverPolicy = Rerun | Reconcile | Quarantine
@@ -111,7 +114,9 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.settle is not None and not 0 < self.settle < math.inf:
-            raise ConfigurationError("settle must be a number of seconds above 0")
+            raise ConfigurationError(
+                f"settle is {self.settle}: it must be a number of seconds above 0"
+            )
 
 
 # -- what an exception tells

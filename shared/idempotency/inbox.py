@@ -81,7 +81,10 @@ class Inbox:
         if not name:
             raise ConfigurationError("a consumer needs a name: it scopes its deduplication keys")
         if entity_is_marker and reusable_keys:
-            raise ConfigurationError(f"{name}: a business entity never expires, nor does its key")
+            raise ConfigurationError(
+                f"consumer {name}: reusable_keys does not go with entity_is_marker: a business entity never "
+                "expires, nor does its key"
+            )
         self.name = name
         self.policy = policy or Policy()
         self._store = store
@@ -210,7 +213,7 @@ class Inbox:
             if not await finished_within(handler, self.policy.deadline, self._clock):
                 raise DeadlineExceeded(
                     f"consumer {self.name}: the handler did not finish within "
-                    f"{self.policy.deadline:g} s; nothing was written"
+                    f"{self.policy.deadline:g} s; nothing was written, and the message comes back"
                 )
         finally:
             unit.seal()
@@ -219,7 +222,8 @@ class Inbox:
         result = handler.result()
         if self._markers.are_entities and unit.entity is None:
             raise ConfigurationError(
-                f"consumer {self.name}: the handler did not mark() the entity that is to be its marker"
+                f"consumer {self.name}: the handler did not mark the entity that is to be its marker: call "
+                "current_unit().mark(document)"
             )
         text, cause = kept(result, codec, self.policy.max_result_bytes)
         if text is None:

@@ -21,10 +21,15 @@ def checked(key: str | None, *, what: str = "deduplication key") -> str:
     ``what`` names, in the words of the trigger, what the sender has to set.
     """
     if not key:
-        raise MissingKey(f"the message has no {what}; without it duplicates cannot be recognised")
+        raise MissingKey(
+            f"the message has no {what}; without it duplicates cannot be recognised: its sender has to set "
+            "one"
+        )
     size = len(_encoded(key))
     if size > MAX_KEY_BYTES:
-        raise InvalidKey(f"the {what} has {size} bytes; at most {MAX_KEY_BYTES} can be kept")
+        raise InvalidKey(
+            f"the {what} has {size} bytes; at most {MAX_KEY_BYTES} can be kept: send a digest of it"
+        )
     return key
 
 
@@ -35,7 +40,10 @@ def joined(*parts: str | None, what: str = "deduplication key") -> str:
     """
     for position, part in enumerate(parts):
         if not part:
-            raise MissingKey(f"part {position + 1} of {len(parts)} of the {what} is missing")
+            raise MissingKey(
+                f"part {position + 1} of {len(parts)} of the {what} is missing; without it different "
+                "messages would have one key"
+            )
     return checked("".join(f"{len(part)}:{part};" for part in parts if part), what=what)
 
 

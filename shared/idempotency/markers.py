@@ -36,8 +36,8 @@ class Markers:
     ) -> None:
         if changed_fields and not entity_is_marker:
             raise ConfigurationError(
-                f"{consumer}: changed_fields compares with the business entity; a plain marker has its "
-                "own evidence"
+                f"consumer {consumer}: changed_fields compares with the business entity; a plain marker "
+                "has its own evidence"
             )
         self.consumer = consumer
         self.are_entities = entity_is_marker

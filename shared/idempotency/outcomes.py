@@ -51,7 +51,8 @@ def of_mismatch(record: Record, changed: tuple[str, ...] = ()) -> Handled[Any]:
     return Handled(
         outcome=Outcome.MISMATCH,
         reason="PayloadMismatch",
-        description=f"this deduplication key was used before with other content{fields}",
+        description=f"this deduplication key was used before with other content{fields}. Another message "
+        "needs a key of its own",
         attempt=record.attempt,
         origin=record.trace_parent,
     )
@@ -72,8 +73,8 @@ def of_quarantined(record: Record) -> Handled[Any]:
     return Handled(
         outcome=Outcome.QUARANTINED,
         reason="Quarantined",
-        description=record.failure_description
-        or "an earlier attempt's effect is unknown; release or complete the record by hand",
+        description=f"{record.failure_description or 'the effect of an earlier attempt is unknown'} (look "
+        "at what was done, then release or complete the record by hand)",
         attempt=record.attempt,
     )
 
@@ -92,5 +93,5 @@ def too_old(delivery: Delivery, policy: Policy, now: float) -> Handled[Any] | No
         outcome=Outcome.TOO_OLD,
         reason="TooOld",
         description=f"sent {age:.0f} s ago, more than the {policy.max_age:.0f} s for which "
-        "duplicates are surely recognised",
+        "duplicates are surely recognised; a person who knows that it was never handled may force it in",
     )

@@ -191,10 +191,14 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in ("lease", "heartbeat", "deadline", "retention"):
             if not 0 < getattr(self, name) < math.inf:
-                raise ConfigurationError(f"{name} must be a number of seconds above 0")
+                raise ConfigurationError(
+                    f"{name} is {getattr(self, name)}: it must be a number of seconds above 0"
+                )
         for name in ("wait", "memory", "waiting_slots", "max_result_bytes"):
             if not 0 <= getattr(self, name) < math.inf:
-                raise ConfigurationError(f"{name} must not be less than 0")
+                raise ConfigurationError(
+                    f"{name} is {getattr(self, name)}: it must be a number of 0 or more"
+                )
         if self.heartbeat * 2 > self.lease:
             raise ConfigurationError(
                 f"heartbeat ({self.heartbeat:g} s) must be at most half the lease ({self.lease:g} s), "

@@ -83,7 +83,10 @@ class Outbox:
     def check(self, parcel: Parcel) -> None:
         """Raise StoreUnavailable when it is too late to commit: the pointer might be gone by then."""
         if self._clock.now() > parcel.announced_at + COMMIT_WITHIN:
-            raise StoreUnavailable("the messages of this commit were announced too long ago")
+            raise StoreUnavailable(
+                "the messages of this commit were announced too long ago; nothing was written, and the next "
+                "delivery announces them anew"
+            )
 
     async def withdraw(self, parcel: Parcel) -> None:
         """Take back the announcement of a commit that was refused for good; a vain try does no harm."""

@@ -23,7 +23,8 @@ class ResultCodec[R]:
             self._decoder = msgspec.json.Decoder(result_type)
         except TypeError as error:
             raise ConfigurationError(
-                f"results of type {result_type!r} cannot be kept: {error}"
+                f"results of type {result_type!r} cannot be kept ({error}): return what JSON can hold, "
+                "such as a dataclass or a msgspec.Struct"
             ) from error
         self._encoder = msgspec.json.Encoder()
 

@@ -134,7 +134,7 @@ async def test_a_refusal_for_good_is_set_aside_with_the_handler_s_reason(
 ) -> None:
     broker = connect(consumer_over(store))
     assert await broker.deliver(doing("refuse")) == "aside: OutOfStock"
-    assert broker.described == ["there is no more of it"]
+    assert broker.described == ["consumer process_order: there is no more of it"]
 
 
 async def test_a_duplicate_of_a_failure_is_set_aside_with_the_recorded_reason_never_acknowledged(
@@ -143,7 +143,7 @@ async def test_a_duplicate_of_a_failure_is_set_aside_with_the_recorded_reason_ne
     broker = connect(consumer_over(store))
     await broker.deliver(doing("refuse"))
     assert await broker.deliver(doing("refuse"), count=2) == "aside: OutOfStock"
-    assert broker.described == ["there is no more of it"] * 2
+    assert broker.described == ["consumer process_order: there is no more of it"] * 2
 
 
 async def test_a_quarantined_key_is_set_aside_and_nothing_runs(
@@ -152,7 +152,8 @@ async def test_a_quarantined_key_is_set_aside_and_nothing_runs(
     await store.insert(record(Status.QUARANTINED, failure_description="was the card charged?"))
     broker = connect(consumer_over(store))
     assert await broker.deliver(ORDER) == "aside: Quarantined"
-    assert broker.described == ["was the card charged?"]
+    (said,) = broker.described
+    assert said.startswith("consumer process_order: was the card charged? (look at what was done")
     assert effects == []
 
 

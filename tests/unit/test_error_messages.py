@@ -9,6 +9,7 @@ from azure.core.exceptions import ClientAuthenticationError
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
 from shared.idempotency import (
+    ConfigurationError,
     Consumer,
     DeadlineExceeded,
     Delivery,
@@ -19,19 +20,25 @@ from shared.idempotency import (
     InvalidKey,
     MalformedContent,
     MissingKey,
+    Policy,
     Protected,
     Quarantine,
+    Rerun,
+    ResultCodec,
     State,
+    Status,
     StoreUnavailable,
     TransientFailure,
     UncertainEffect,
     VersionGuard,
     current_attempt,
 )
+from shared.idempotency.outcomes import of_quarantined
 from shared.idempotency.stores import cosmos_access, table_access
 from shared.idempotency.stores.memory import MemoryStore
 from shared.idempotency.stores.memory_inbox import MemoryInbox
 from shared.idempotency.stores.memory_state import MemoryStateStore
+from shared.idempotency.testing import a_record
 from tests.unit.doubles import CODEC, KEY, Bench, HandlerFailed, a_delivery
 
 FORMS: list[Callable[[], Protected]] = [
@@ -173,3 +180,34 @@ def test_a_service_that_refuses_the_identity_names_the_role_that_is_missing() ->
     assert str(cosmos_access.unavailable(busy)) == (
         "Cosmos DB answered 429 (CosmosHttpResponseError)"
     )
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Policy(lease=-1.0), "lease is -1.0: it must be a number of seconds above 0"),
+        (lambda: Policy(memory=float("nan")), "memory is nan: it must be a number of 0 or more"),
+        (lambda: Policy(lease=50.0), r"lease \(50 s\) must not exceed wait \(45 s\)"),
+        (lambda: Policy(heartbeat=20.0), r"heartbeat \(20 s\) must be at most half the lease"),
+        (lambda: Policy(deadline=500.0), r"wait x \(max delivery count - 1\) = 405 s"),
+        (lambda: Policy(max_age=1e9), r"max_age \(1e\+09 s\) must be above 0 and not exceed"),
+        (lambda: Consumer("", MemoryStore()), "needs a name"),
+        (lambda: Effects(policy=Quarantine(), settle=0.0), "settle is 0.0"),
+        (lambda: Rerun(provider_key_retention=-1.0), "provider_key_retention is -1.0"),
+        (lambda: ResultCodec(set[Any] | dict[str, Any] | list[Any]), "such as a dataclass"),
+    ],
+)
+def test_what_cannot_work_is_told_at_start_up_with_its_numbers(
+    make: Callable[[], object], says: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        make()
+
+
+async def test_what_is_set_aside_says_what_can_be_done() -> None:
+    bench = Bench()
+    await bench.handle()
+    mismatch = await bench.handle(fingerprint="json1:bb")
+    assert "Another message needs a key of its own" in mismatch.description
+    record = a_record(KEY, consumer="charge_payment", status=Status.QUARANTINED)
+    assert "release or complete the record by hand" in of_quarantined(record).description

@@ -217,7 +217,9 @@ async def test_an_entity_that_is_to_be_the_marker_has_to_be_made() -> None:
     def build(unit: UnitOfWork) -> None:
         unit.create("line-1", {})
 
-    assert "did not mark()" in await refused(ConfigurationError, build, entity_is_marker=True)
+    assert "did not mark the entity" in await refused(
+        ConfigurationError, build, entity_is_marker=True
+    )
 
 
 async def test_a_plain_inbox_makes_its_marker_itself() -> None:

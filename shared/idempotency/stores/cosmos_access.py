@@ -63,7 +63,8 @@ class Container:
         except HttpResponseError as error:
             if error.status_code == 413:
                 raise MalformedContent(
-                    "Cosmos DB cannot hold so much: 2 MB for an item or a batch",
+                    "Cosmos DB cannot hold so much: 2 MB for an item or a batch. Keep what is large "
+                    "elsewhere, and its address here",
                     reason="ContentTooLarge",
                 ) from error
             raise unavailable(error) from error

@@ -145,7 +145,9 @@ class CosmosInbox:
             *operation.increment,
         }
         if fixed:
-            raise ConfigurationError(f"{operation}: {sorted(fixed)} cannot be patched")
+            raise ConfigurationError(
+                f"{operation}: {sorted(fixed)} cannot be patched: they are the item's place and its life"
+            )
         changes = (("set", operation.document), ("incr", operation.increment))
         return [
             {"op": op, "path": _path(name), "value": value}

@@ -60,7 +60,9 @@ def _item(id_: str, document: Document) -> dict[str, Any]:
     """The item of a document. It never expires: its version would be forgotten with it."""
     taken = {"id", "ttl"} & document.keys()
     if taken:
-        raise ConfigurationError(f"a guarded document has no properties named {sorted(taken)}")
+        raise ConfigurationError(
+            f"a guarded document has no properties named {sorted(taken)}: they are the item's own"
+        )
     try:
         size = len(msgspec.json.encode(document))
     except UnicodeEncodeError as error:

@@ -45,7 +45,9 @@ async def answer[T](call: Callable[[], Awaitable[T]], table: TableClient) -> T |
     except HttpResponseError as error:
         if error.status_code == 413 or code_of(error) in _TOO_LARGE:
             raise MalformedContent(
-                f"Table Storage cannot hold so much ({code_of(error)})", reason="ContentTooLarge"
+                f"Table Storage cannot hold so much ({code_of(error)}): 1 MiB for an entity, 4 MiB for a "
+                "transaction. Keep what is large elsewhere, and its address here",
+                reason="ContentTooLarge",
             ) from error
         raise unavailable(error) from error
     except (AzureError, OSError, TimeoutError) as error:
@@ -115,7 +117,9 @@ def to_entity(partition: str, row: str, document: Mapping[str, Any]) -> dict[str
     """
     taken = _OF_SERVICE & document.keys()
     if taken:
-        raise ConfigurationError(f"properties named {sorted(taken)} are Table Storage's own")
+        raise ConfigurationError(
+            f"properties named {sorted(taken)} are Table Storage's own: name them otherwise"
+        )
     entity: dict[str, Any] = {"PartitionKey": partition, "RowKey": row}
     as_json = []
     for name, value in document.items():
@@ -126,7 +130,9 @@ def to_entity(partition: str, row: str, document: Mapping[str, Any]) -> dict[str
             _check_text(name, value)
         if isinstance(value, int) and not -_INT32 <= value < _INT32:
             if not -_INT64 <= value < _INT64:
-                raise MalformedContent(f"property {name} is a number of more than 64 bits")
+                raise MalformedContent(
+                    f"property {name} is a number of more than 64 bits: write it as text"
+                )
             value = EntityProperty(value, EdmType.INT64)
         if value is not None:
             entity[name] = value

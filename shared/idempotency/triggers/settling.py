@@ -70,7 +70,7 @@ async def settle(
         try:
             handled = await consumer.handle(message.delivery(), work, codec)
         except DeliveryRejected as error:
-            await message.set_aside(error.reason, str(error))
+            await message.set_aside(error.reason, f"consumer {consumer.name}: {error}")
         else:
             await _settle_handled(consumer.name, handled, message)
     except (StoreUnavailable, TransientFailure) as error:
@@ -85,8 +85,10 @@ async def settle(
 
 async def _settle_handled(consumer: str, handled: Handled[Any], message: Incoming) -> None:
     if handled.outcome is Outcome.IN_FLIGHT:
-        raise TransientFailure(f"{consumer}: another attempt is still in flight")
+        raise TransientFailure(
+            f"consumer {consumer}: another attempt at this key is still in flight; the message comes back"
+        )
     if handled.outcome in _ACKNOWLEDGED and not handled.failed:
         await message.acknowledge()
     else:
-        await message.set_aside(handled.reason, handled.description)
+        await message.set_aside(handled.reason, f"consumer {consumer}: {handled.description}")
