@@ -24,6 +24,8 @@ _DURATION: Final = re.compile(
 )
 _NEVER: Final = timedelta(days=10_000_000).total_seconds()
 """Azure says "never" with the longest time span of .NET, a little more than this."""
+SHORTEST_LOCK: Final = 60.0
+"""Seconds of a lock within which what holds a message back, and its settlement, are surely over."""
 _DEFAULTS: Final = {"LockDuration": "PT1M", "MaxDeliveryCount": 10}
 
 
@@ -122,10 +124,12 @@ def complaints(
         too_short = complaint(window, retention=policy.retention, max_age=policy.max_age)
         if too_short:
             told.append(too_short)
-        if window.lock < policy.wait:
+        least = max(SHORTEST_LOCK, policy.wait)
+        if window.lock < least:
             told.append(
-                f"{window.entity}: its lock of {window.lock:g} s is shorter than the {policy.wait:g} s "
-                "for which a duplicate waits for an attempt in flight: it comes back while it waits"
+                f"{window.entity}: its LockDuration of {window.lock:g} s is too short: a duplicate waits "
+                f"{policy.wait:g} s for an attempt in flight, a message that must come back is held, and "
+                f"meanwhile it would be handed out again. Set LockDuration to {least:g} s or more"
             )
         longest = policy.wait * (window.max_delivery_count - 1)
         if policy.deadline > longest:

@@ -141,6 +141,25 @@ def test_each_number_that_does_not_fit_is_a_complaint_of_its_own() -> None:
     assert complaints([window], Policy(), entities=["another"]) == []
 
 
+@pytest.mark.parametrize(
+    ("lock", "wait", "least"),
+    [(59.0, 45.0, 60), (60.0, 45.0, None), (60.0, 90.0, 90), (90.0, 90.0, None)],
+)
+def test_a_lock_below_a_minute_or_below_the_wait_is_named_with_what_to_set(
+    lock: float, wait: float, least: int | None
+) -> None:
+    window = Window(
+        entity="orders", max_delivery_count=10, lock=lock, time_to_live=DAY, dead_letters=0.0
+    )
+    told = complaints([window], Policy(wait=wait))
+    if least is None:
+        assert told == []
+    else:
+        (complaint,) = told
+        assert complaint.startswith(f"orders: its LockDuration of {lock:g} s is too short")
+        assert complaint.endswith(f"Set LockDuration to {least} s or more")
+
+
 @pytest.mark.integration
 def test_check_ends_with_1_and_the_numbers_where_records_go_too_early(
     tmp_path: Path, azurite: Azurite

@@ -36,6 +36,7 @@ PROMISES = {
     ),
     "an operator's forced re-send is not answered from this process's memory": (
         "unit/test_consumer_outcomes.py::test_an_operators_forced_resend_is_not_answered_from_memory",
+        "unit/test_round_trips.py::TestInbox::test_an_operators_forced_resend_goes_to_the_store_however_recent_the_marker",
     ),
     "what must come back later is paced, not abandoned at once": (
         "integration/test_outage.py::test_two_minutes_without_a_store_dead_letter_nothing_and_lose_nothing",

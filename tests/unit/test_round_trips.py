@@ -1,4 +1,7 @@
-"""How often a delivery goes to the store: the budget, row by row, for both forms."""
+"""How often a delivery goes to the store: the budget, row by row, for both forms.
+
+What recorded steps cost, and that the last is merged into the completion, is in test_steps.py.
+"""
 
 import pytest
 
@@ -39,6 +42,15 @@ class TestTwoPhase:
         await bench.clock.advance(2)
         assert (await bench.handle(redelivered=True)).outcome is Outcome.DUPLICATE
         assert bench.wire.trips == ["read"]
+
+    async def test_an_operators_forced_resend_goes_to_the_store_however_recent_the_record(
+        self,
+    ) -> None:
+        bench = Bench(memory=10.0)
+        await bench.handle()
+        bench.wire.trips.clear()
+        assert (await bench.handle(forced=True)).outcome is Outcome.DUPLICATE
+        assert bench.wire.trips == ["insert", "read"]
 
     async def test_handler_failed_and_a_retry_is_wanted_2(self) -> None:
         bench = Bench()
@@ -112,6 +124,16 @@ class TestInbox:
         again = await bench.consumer.handle(a_delivery(redelivered=True), bench.work, CODEC)
         assert (again.outcome, again.result) == (Outcome.DUPLICATE, "placed")
         assert bench.wire.trips == []
+
+    async def test_an_operators_forced_resend_goes_to_the_store_however_recent_the_marker(
+        self,
+    ) -> None:
+        bench = InboxBench(memory=10.0)
+        await bench.consumer.handle(a_delivery(), bench.work, CODEC)
+        bench.wire.trips.clear()
+        again = await bench.consumer.handle(a_delivery(forced=True), bench.work, CODEC)
+        assert again.outcome is Outcome.DUPLICATE
+        assert bench.wire.trips == ["commit", "read"]
 
     async def test_handler_failed_0(self) -> None:
         bench = InboxBench()
