@@ -101,6 +101,15 @@ def _always() -> dict[str, Any]:
         },
         "/events/order-status": {"post": _order_status(), "options": _permission()},
         "/health": _open("health", "What runs", "application/json", anything),
+        "/health/store": {
+            "get": _operation(
+                "store_health",
+                "Whether the store answers",
+                parameters=[],
+                answers={200: _answer("it does", anything)},
+                problems=(503,),
+            )
+        },
         "/problems": _open("problems", "Why a request is refused", "text/markdown", _BYTES),
         "/openapi.json": _open("openapi", "This document", "application/json", anything),
     }

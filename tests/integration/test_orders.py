@@ -349,6 +349,7 @@ def test_given_the_running_app_when_its_health_is_asked_then_it_tells_settings_a
     assert health.json()["service_bus"] is True
     assert "AccountKey" not in health.text
     assert "SharedAccessKey" not in health.text
+    assert app.http.get("/health/store").json()["status"] == "ok"
 
 
 def test_given_everything_above_when_all_is_settled_then_nothing_loops(app: RunningApp) -> None:

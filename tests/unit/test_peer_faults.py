@@ -214,19 +214,20 @@ async def test_10_a_missing_key_part_is_refused_and_nothing_runs_unprotected() -
     assert bench.effect.begun == 0
 
 
+@pytest.mark.parametrize("change", [1_774_746_000.0, 1_792_890_000.0], ids=["spring", "autumn"])
 async def test_11_a_clock_change_makes_no_retention_longer_or_shorter(
-    monkeypatch: pytest.MonkeyPatch,
+    change: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two hours before the clocks go forward in Berlin; times are seconds since the epoch."""
+    """An hour before the clocks in Berlin change; times are seconds since the epoch."""
     monkeypatch.setenv("TZ", "Europe/Berlin")
     time.tzset()
     try:
         bench = Bench(retention=7200.0)
-        bench.clock._start = 1_774_746_000.0
+        bench.clock._start = change - 3600.0
         await bench.handle()
         record = await bench.record()
         assert (record.expires_at or 0) - (record.finished_at or 0) == 7200.0
-        assert record.finished_at == 1_774_746_000.0
+        assert record.finished_at == change - 3600.0
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -325,9 +326,10 @@ async def test_21_a_failed_handler_does_not_leave_its_key_marked_as_done() -> No
     bench.effect.error = HandlerFailed()
     for _ in range(3):
         with pytest.raises(HandlerFailed):
-            await bench.handle(redelivered=True)
+            await bench.handle(redelivered=True, wait=0)
     bench.effect.error = None
-    assert (await bench.handle(redelivered=True)).outcome is Outcome.PROCESSED
+    retried = await bench.handle(redelivered=True, wait=0)
+    assert retried.outcome is Outcome.PROCESSED, "at once, not only when a lease has ended"
 
 
 async def test_22_a_conflict_on_a_business_document_is_not_taken_for_a_duplicate() -> None:
@@ -377,3 +379,5 @@ async def test_26_a_workers_wrong_clock_ends_no_lease_early_nor_late(skew: float
     bench.clock._start += skew
     assert (await bench.handle(consumer=bench.other, wait=0)).outcome is Outcome.IN_FLIGHT
     assert (await bench.clock.run(running)).outcome is Outcome.PROCESSED
+    assert bench.effect.begun == 1
+    assert (await bench.record()).attempt == 1, "nobody took over"
