@@ -27,18 +27,20 @@ async def settled(
     *,
     first_attempt_at: float,
     deadline: float,
+    settle: float,
     clock: Clock,
 ) -> Happened | DidNotHappen | CannotTell | None:
     """What is known of a step in doubt; CannotTell is for a person, None is to call again.
 
     To be asked only when nothing of the earlier attempt can land any more: before that, "no" would
     mean "not yet". ``first_attempt_at``: seconds since the epoch, from which on the provider may have
-    known our key. ``deadline``: seconds that a call, or a question, may take. Raises TransientFailure
-    when the provider cannot be asked now.
+    known our key. ``deadline``: seconds that a call, or a question, may take; ``settle``: seconds that
+    a call may still land after it. Raises TransientFailure when the provider cannot be asked now.
     """
     why = f"step {name!r} may have been called by an attempt that ended in doubt"
     if isinstance(policy, Rerun):
-        if clock.now() + deadline < first_attempt_at + policy.provider_key_retention:
+        # however late this call lands, its key must still be known then
+        if clock.now() + deadline + settle < first_attempt_at + policy.provider_key_retention:
             return None
         why += "; the provider may have forgotten its key by now"
         policy = policy.then

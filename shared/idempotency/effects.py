@@ -63,9 +63,9 @@ class Reconcile(msgspec.Struct, frozen=True):
 class Rerun(msgspec.Struct, frozen=True, kw_only=True):
     """Call again under the same downstream key: right for as long as the provider knows that key.
 
-    ``provider_key_retention``: how long that is, in seconds; it counts from the first attempt. After
-    it the provider would take our key for a new one, and ``then`` applies. ``math.inf`` states that
-    the effect is idempotent by nature.
+    ``provider_key_retention``: how long that is, in seconds; it counts from the first attempt. A call
+    that could land after it, its deadline and ``settle`` from now, would be taken for a new one: then
+    ``then`` applies. ``math.inf`` states that the effect is idempotent by nature.
     """
 
     provider_key_retention: float

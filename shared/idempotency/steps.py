@@ -19,6 +19,7 @@ from .effects import (
     DidNotHappen,
     Effects,
     Happened,
+    Rerun,
     TakeoverPolicy,
     refused_for_good,
     unknown_effect,
@@ -190,12 +191,17 @@ class Steps:
         self._stands(step, Standing.DOUBTED)
         await self._clock.sleep(max(0.0, self._settled_at - self._clock.monotonic()))
         self._check_goes_on()
+        if isinstance(policy, Rerun) and not self._effects.whole_handler:
+            await self._make_ready(
+                step
+            )  # now, so that nothing delays a call that relies on its key
         answer = await settled(
             step.attempt,
             step.name,
             policy,
             first_attempt_at=self._fenced.record.started_at,
             deadline=step.deadline,
+            settle=self._settle,
             clock=self._clock,
         )
         if isinstance(answer, CannotTell):

@@ -14,6 +14,7 @@ from shared.idempotency import (
     Attempt,
     AttemptEnded,
     ConfigurationError,
+    DeadlineExceeded,
     Effects,
     MalformedContent,
     Outcome,
@@ -30,6 +31,7 @@ from shared.idempotency import (
     current_attempt,
 )
 from shared.idempotency.events import EffectUnknown, ResultNotKept, StepsChanged
+from shared.idempotency.running import as_work
 from tests.unit.doubles import CODEC, Bench, HandlerFailed, Wire, WiredStore, a_delivery
 from tests.unit.steps import DEADLINE, StepBench
 
@@ -577,6 +579,35 @@ async def test_a_handler_that_is_one_step_is_quarantined_after_a_crash_where_so_
         await bench.handle()
     assert (await bench.handle()).outcome is Outcome.QUARANTINED
     assert bench.effect.begun == 1
+
+
+async def test_a_thread_past_its_deadline_is_an_open_effect_to_whoever_takes_over() -> None:
+    effects = Effects(policy=Quarantine(), settle=12.0, whole_handler=True)
+    bench = Bench(effects=effects, deadline=25.0)
+    let_go, ended = threading.Event(), threading.Event()
+
+    def blocking() -> str:
+        let_go.wait(60)
+        ended.set()
+        return "late"
+
+    try:
+        handling = asyncio.create_task(
+            bench.consumer.handle(a_delivery(), as_work(blocking), CODEC)
+        )
+        await bench.clock.advance(25 + 5)
+        with pytest.raises(DeadlineExceeded):
+            await handling
+        handled = await bench.handle(consumer=bench.other)
+        assert not ended.is_set()
+    finally:
+        let_go.set()
+    await asyncio.to_thread(ended.wait, 60)
+    await bench.clock.advance(1)
+    assert handled.outcome is Outcome.QUARANTINED
+    assert bench.effect.begun == 0
+    record = await bench.record()
+    assert (record.status, record.failure_reason) == (Status.QUARANTINED, "UnknownEffect")
 
 
 async def test_a_handler_that_is_one_step_may_run_longer_than_a_lease() -> None:

@@ -11,12 +11,14 @@ from shared.idempotency import (
     Outcome,
     PermanentFailure,
     Reconcile,
+    Rerun,
     Status,
     TransientFailure,
     UncertainEffect,
+    current_attempt,
 )
 from shared.idempotency.events import TakenOver
-from tests.unit.doubles import CODEC, OTHER, HandlerFailed, a_delivery
+from tests.unit.doubles import CODEC, OTHER, HandlerFailed, WiredStore, a_delivery
 from tests.unit.steps import DAY, Life, StepBench
 
 IN_DOUBT = ["charge and die", "die"]
@@ -106,14 +108,44 @@ async def test_past_the_providers_key_retention_rerun_quarantines_where_nothing_
 @pytest.mark.parametrize(
     ("delivered_after", "outcome"), [(37.5, Outcome.PROCESSED), (38.5, Outcome.QUARANTINED)]
 )
-async def test_the_key_must_be_known_until_the_call_that_relies_on_it_is_over(
+async def test_the_key_must_be_known_until_the_call_that_relies_on_it_has_landed(
     delivered_after: float, outcome: Outcome
 ) -> None:
-    """It is known for 60 s: settle takes 12 of them and the call may take 10."""
-    bench = StepBench("rerun then quarantine")
+    """It is known for 72 s: settle takes 12 of them, the call 10, and it may land 12 s after that."""
+    bench = StepBench()
+    bench.effects = Effects(policy=Rerun(provider_key_retention=72), settle=12)
     await bench.dies()
     await bench.clock.advance(delivered_after)
-    assert (await bench.deliver(bench.other)).outcome is outcome
+    assert (await bench.deliver(bench.a_worker(Life()))).outcome is outcome
+
+
+async def test_given_a_lease_is_renewed_before_a_rerun_then_its_key_must_be_known_after_that() -> (
+    None
+):
+    """The takeover is settled at 61 s; the renewal takes 5 s, the call 20, and it may land 28 s after."""
+    bench = StepBench(heartbeat=15.0)
+    bench.effects = Effects(policy=Rerun(provider_key_retention=111.5), settle=28)
+    writes = 0
+
+    async def work() -> str:
+        attempt = current_attempt()
+        key = attempt.downstream_key("charge")
+        return await attempt.step("charge", lambda: bench.provider.call(key), deadline=20)
+
+    async def third_is_slow() -> None:
+        nonlocal writes
+        writes += 1
+        bench.wire.before["replace"] = third_is_slow
+        if writes == 3:  # after the takeover and a heartbeat
+            await bench.clock.sleep(5)
+
+    await bench.dies()
+    bench.wire.before["replace"] = third_is_slow
+    worker = bench.a_consumer(WiredStore(bench.store, bench.wire))
+    handled = await bench.clock.run(worker.handle(a_delivery(), work, CODEC))
+    assert writes > 3
+    assert handled.outcome is Outcome.QUARANTINED
+    assert len(bench.provider.calls) == 1
 
 
 async def test_given_the_provider_cannot_tell_then_the_step_is_quarantined_with_its_words() -> None:
