@@ -77,7 +77,7 @@ class Overwrites(MemoryStore):
         return await (_put(self, record) if etag == "*" else super().replace(record, etag))
 
 
-class _Passing:
+class Passing:
     """Hands every call on to the explored store; a mutant changes one of them."""
 
     name = "mutant"
@@ -101,7 +101,7 @@ class _Passing:
         return None
 
 
-class ChecksThenInserts(_Passing):
+class ChecksThenInserts(Passing):
     """Looks whether there is a record, then writes one."""
 
     async def insert(self, record: Record) -> Stored | None:
@@ -110,7 +110,7 @@ class ChecksThenInserts(_Passing):
         return await self._inner.replace(record, "*")
 
 
-class TakesItselfForAStranger(_Passing):
+class TakesItselfForAStranger(Passing):
     """After a refused write, whatever is there counts as another attempt's, even our own write."""
 
     def __init__(self, inner: Store) -> None:
@@ -130,7 +130,7 @@ class TakesItselfForAStranger(_Passing):
         return written
 
 
-class AnswersBeforeItIsWritten(_Passing):
+class AnswersBeforeItIsWritten(Passing):
     """Says that a completion is written while it is under way."""
 
     async def replace(self, record: Record, etag: str) -> Stored | None:

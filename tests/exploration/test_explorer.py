@@ -13,7 +13,16 @@ import pytest
 from shared.idempotency import ConfigurationError, Consumer, Record, Store, Stored
 from shared.idempotency.clock import Clock
 from shared.idempotency.consumer import Protected
-from shared.idempotency.exploration import CONSUMER, Choice, Scenario, __main__, explore, replay
+from shared.idempotency.exploration import (
+    CONSUMER,
+    Choice,
+    Plan,
+    Scenario,
+    __main__,
+    explore,
+    in_steps,
+    replay,
+)
 from shared.idempotency.exploration.scenarios import FIRST, RESENT
 from shared.idempotency.records import Policy
 from shared.idempotency.stores.memory import MemoryStore
@@ -64,8 +73,73 @@ def test_given_a_late_request_that_can_have_no_effect_any_more_then_it_is_forgot
     assert late not in replay(ONE, choices).next
 
 
-def _next(choices: list[Choice], what: str) -> Choice:
-    return next(choice for choice in replay(ONE, choices).next if choice.what == what)
+def _next(choices: list[Choice], what: str, scenario: Scenario = ONE) -> Choice:
+    return next(choice for choice in replay(scenario, choices).next if choice.what == what)
+
+
+def _played(scenario: Scenario, *whats: str) -> list[Choice]:
+    """The schedule in which these happen, one after the other."""
+    choices: list[Choice] = []
+    for what in whats:
+        choices.append(_next(choices, what, scenario))
+    return choices
+
+
+PLAN = Plan(policy="reconcile", steps=("charge",))
+STEP = in_steps("one step", PLAN, FIRST, faults=2)
+IN_ITS_CALL = ("deliver", "answer", "proceed")
+
+
+def test_given_a_crash_in_the_call_of_a_step_then_its_effect_may_come_later_or_never() -> None:
+    choices = _played(STEP, *IN_ITS_CALL, "crash", "time")
+
+    replayed = replay(STEP, choices)
+    landed = replay(STEP, [*choices, _next(choices, "land", STEP)])
+
+    assert replayed.now > STEP.policy.lease
+    assert {"land", "deliver"} <= {choice.what for choice in replayed.next}
+    assert "charge HAPPENS" in landed.trace[-2].result
+
+
+def test_given_a_call_that_was_given_up_then_it_lands_within_settle_or_never() -> None:
+    """The record is uncertain for `settle` and the allowance: then nothing can land any more."""
+    choices = _played(STEP, *IN_ITS_CALL, "no answer", "answer")
+    assert "land" in {choice.what for choice in replay(STEP, choices).next}
+
+    choices.append(_next(choices, "time", STEP))
+
+    replayed = replay(STEP, choices)
+    assert replayed.now > PLAN.settle
+    assert "land" not in {choice.what for choice in replayed.next}
+
+
+def test_given_a_slow_call_then_it_is_cancelled_at_its_deadline_and_its_record_is_uncertain() -> (
+    None
+):
+    choices = _played(STEP, *IN_ITS_CALL, "slow", "time", "answer")
+
+    replayed = replay(STEP, choices)
+
+    assert replayed.now == PLAN.deadline
+    assert replayed.record is not None
+    assert replayed.record.status == "uncertain"
+
+
+def test_given_a_provider_that_cannot_tell_then_the_message_is_dead_lettered_with_the_reason() -> (
+    None
+):
+    choices = _played(
+        STEP, *IN_ITS_CALL, "no answer", "answer", "time", "deliver", *["answer"] * 2, "proceed"
+    )
+    choices.append(_next(choices, "cannot tell", STEP))
+    choices += [_next(choices, "answer", STEP)]
+    choices += [_next(choices, "proceed", STEP)]
+
+    replayed = replay(STEP, choices)
+
+    assert replayed.record is not None
+    assert replayed.record.status == "quarantined"
+    assert "dead-lettered: step 'charge'" in replayed.trace[-1].result
 
 
 def test_given_a_stall_then_the_attempt_goes_on_unaware_after_its_lease() -> None:
@@ -159,6 +233,16 @@ def test_given_a_violation_then_the_command_shows_the_trace_and_fails(
 
 def test_given_an_exploration_that_was_stopped_early_then_the_command_fails() -> None:
     assert __main__.main(["--deliveries", "3", "--seconds", "0.05"], io.StringIO()) == 1
+
+
+def test_explorations_side_by_side_find_what_they_find_one_by_one() -> None:
+    told: list[str] = []
+    for jobs in ("1", "2"):
+        out = io.StringIO()
+        assert __main__.main(["--quick", "--form", "inbox", "--jobs", jobs], out) == 0
+        told.append(out.getvalue().splitlines()[-1])
+
+    assert told[0] == told[1]
 
 
 def test_given_a_choice_of_nothing_then_the_command_says_so(

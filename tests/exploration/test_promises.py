@@ -2,14 +2,18 @@
 
 import pytest
 
-from shared.idempotency.exploration import DEFAULT, QUICK, Scenario, explore
+from shared.idempotency.exploration import DEFAULT, QUICK, Plan, Scenario, explore, in_steps
 from shared.idempotency.exploration.scenarios import (
     FIRST,
+    FORGOTTEN,
     OTHER,
+    RECONCILE,
     RESENT,
     TWICE,
     declared_effect,
 )
+
+ONE_STEP = Plan(policy="reconcile", steps=("charge",), last=True)
 
 _names = [scenario.name.replace(" ", "-") for scenario in QUICK]
 
@@ -38,6 +42,9 @@ def test_every_promise_holds_in_every_schedule_at_the_bounds_of_ci(scenario: Sce
         Scenario(name="three-deliveries", messages=(FIRST, RESENT, TWICE), faults=0),
         Scenario(name="declared-effect", messages=(FIRST,), faults=1, consumer=declared_effect),
         Scenario(name="inbox", messages=(FIRST, RESENT), faults=1, form="inbox"),
+        in_steps("steps", RECONCILE, FIRST, faults=1),
+        in_steps("step,-two-deliveries", ONE_STEP, FIRST, RESENT, faults=0),
+        in_steps("key-forgotten", FORGOTTEN, FIRST, faults=1),
     ],
     ids=lambda scenario: scenario.name,
 )
@@ -49,3 +56,9 @@ def test_merging_equal_states_leaves_out_no_state(scenario: Scenario) -> None:
     assert all_of_them.complete
     assert all_of_them.merged == 0 < merged.merged
     assert all_of_them.states == merged.states
+
+
+@pytest.mark.slow
+def test_merging_equal_states_leaves_out_no_state_where_what_was_taken_over_is_remembered() -> None:
+    """Two takeovers of one record differ only by what kind of record it was: one waits, one does not."""
+    test_merging_equal_states_leaves_out_no_state(in_steps("two faults", ONE_STEP, FIRST, faults=2))

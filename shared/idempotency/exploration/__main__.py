@@ -1,15 +1,17 @@
 """Explore from the command line: ``python -m shared.idempotency.exploration --help``."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import TextIO
 
 import msgspec
 
 from .scenario import Scenario
 from .scenarios import DEFAULT, QUICK
-from .search import Exploration, explore, simplest
+from .search import Exploration, Progress, explore, simplest
 
 
 def main(arguments: Sequence[str] | None = None, out: TextIO = sys.stdout) -> int:
@@ -19,16 +21,11 @@ def main(arguments: Sequence[str] | None = None, out: TextIO = sys.stdout) -> in
     if not chosen:
         sys.stderr.write("no exploration is of that form and number of deliveries\n")
         return 2
-    found: list[Exploration] = []
-    for scenario in chosen:
-        progress = _Progress(sys.stderr if options.json else out, scenario)
-        exploration = explore(
-            scenario, progress=progress.tell, most_seconds=options.seconds or None
-        )
-        if exploration.violations and scenario.faults:
-            exploration.violations = simplest(scenario).violations
-        progress.end(exploration)
-        found.append(exploration)
+    told = sys.stderr if options.json else out
+    if (at_once := min(options.jobs, len(chosen))) > 1:
+        found = _side_by_side(chosen, options.seconds, at_once, told)
+    else:
+        found = _one_by_one(chosen, options.seconds, told)
     violations = [violation for exploration in found for violation in exploration.violations]
     schedules = sum(exploration.schedules for exploration in found)
     if options.json:
@@ -45,8 +42,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m shared.idempotency.exploration",
         description="Runs the real consumer through every interleaving of its store calls, with faults.",
     )
-    parser.add_argument("--deliveries", type=int, help="only explorations with so many (2 or 3)")
-    parser.add_argument("--form", choices=("two-phase", "inbox"), help="only that form")
+    parser.add_argument("--deliveries", type=int, help="only explorations with so many (1, 2 or 3)")
+    parser.add_argument("--form", choices=("two-phase", "steps", "inbox"), help="only that form")
     parser.add_argument(
         "--faults", type=int, help="so many faults in one schedule, instead of each own"
     )
@@ -55,6 +52,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--seconds", type=float, help="stop each after so long; it then counts as failed"
+    )
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=os.process_cpu_count() or 1,
+        help="so many explorations at a time, each in a process of its own (default: all processors)",
     )
     parser.add_argument("--json", action="store_true", help="the findings as JSON instead of text")
     return parser
@@ -65,40 +68,72 @@ def _chosen(options: argparse.Namespace) -> list[Scenario]:
         scenario
         for scenario in (QUICK if options.quick else DEFAULT)
         if options.deliveries in (None, len(scenario.messages))
-        and options.form in (None, scenario.form)
+        and options.form in (None, "steps" if scenario.plan else scenario.form)
     ]
     if options.faults is None:
         return chosen
     return [msgspec.structs.replace(scenario, faults=options.faults) for scenario in chosen]
 
 
+def _one_by_one(
+    chosen: Sequence[Scenario], seconds: float | None, out: TextIO
+) -> list[Exploration]:
+    found: list[Exploration] = []
+    for scenario in chosen:
+        progress = _Progress(out)
+        found.append(_explored(scenario, seconds, progress.tell))
+        progress.end(found[-1])
+    return found
+
+
+def _side_by_side(
+    chosen: Sequence[Scenario], seconds: float | None, at_once: int, out: TextIO
+) -> list[Exploration]:
+    with ProcessPoolExecutor(at_once) as processes:
+        running = [processes.submit(_explored, scenario, seconds) for scenario in chosen]
+        for explored in as_completed(running):
+            _Progress(out).end(explored.result())
+    return [explored.result() for explored in running]
+
+
+def _explored(
+    scenario: Scenario, seconds: float | None, progress: Progress | None = None
+) -> Exploration:
+    """The exploration; a violation is told by the simplest schedule that has one."""
+    found = explore(scenario, progress=progress, most_seconds=seconds or None)
+    if found.violations and scenario.faults:
+        found.violations = simplest(scenario).violations
+    return found
+
+
 class _Progress:
     """One line per exploration; while it runs, rewritten on a terminal, else a line now and then."""
 
-    def __init__(self, out: TextIO, scenario: Scenario) -> None:
+    def __init__(self, out: TextIO) -> None:
         self._out = out
-        self._name = f"{scenario.name} (faults: {scenario.faults})"
         self._told = 0.0
 
     def tell(self, found: Exploration) -> None:
         if self._out.isatty():
-            self._out.write(f"\r{self._line(found)} ...")
+            self._out.write(f"\r{_line(found)} ...")
         elif found.seconds - self._told >= 10:
             self._told = found.seconds
-            self._out.write(f"{self._line(found)} ...\n")
+            self._out.write(f"{_line(found)} ...\n")
         self._out.flush()
 
     def end(self, found: Exploration) -> None:
         start = "\r" if self._out.isatty() else ""
         verdict = "VIOLATION" if found.violations else "ok" if found.complete else "stopped early"
-        self._out.write(f"{start}{self._line(found)}  {verdict}\n")
+        self._out.write(f"{start}{_line(found)}  {verdict}\n")
         self._out.flush()
 
-    def _line(self, found: Exploration) -> str:
-        return (
-            f"{self._name:<50} {found.schedules:>7} schedules {found.states:>7} states "
-            f"{found.merged:>7} merged {found.seconds:6.1f} s"
-        )
+
+def _line(found: Exploration) -> str:
+    name = f"{found.scenario} (faults: {found.faults})"
+    return (
+        f"{name:<50} {found.schedules:>7} schedules {found.states:>7} states "
+        f"{found.merged:>7} merged {found.seconds:6.1f} s"
+    )
 
 
 if __name__ == "__main__":

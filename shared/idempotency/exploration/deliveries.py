@@ -1,45 +1,34 @@
-"""The broker, the adapter that settles, and the handler whose effect is counted."""
+"""The broker, and the adapter that settles."""
 
 import functools
 from collections.abc import Callable
-from enum import StrEnum
 from typing import Any
 
-from ..attempt import current_attempt
 from ..consumer import Protected
 from ..errors import StoreUnavailable, TransientFailure
 from ..fingerprint import raw_bytes
 from ..records import Delivery, Handled, Outcome
 from ..results import ResultCodec
-from ..unit_of_work import current_unit
-from .ledger import Broken, Ledger, Run
+from .ledger import Ledger
 from .machine import Machine
 from .process import Process
 from .scenario import KEY, Scenario
+from .truth import Broken
+from .work import HandlerFailed, Work
 
 AT_BROKER, RUNNING, SETTLED = "at broker", "running", "settled"
-
-
-class Fate(StrEnum):
-    """What the schedule has in store for a handler."""
-
-    PROCEED = "proceed"
-    RAISE = "raise"
-    RAISE_AFTER = "raise after effect"
-    DAWDLE = "dawdle"
-    """Take time before its effect, perhaps more than it has."""
-    DAWDLE_AFTER = "dawdle after effect"
-
-
-class HandlerFailed(Exception):
-    """Raised by the explored handler when the schedule says so."""
 
 
 class Deliveries:
     """Hands messages out, again until each is settled, to consumers that may die meanwhile."""
 
     def __init__(
-        self, scenario: Scenario, machine: Machine, ledger: Ledger, make: Callable[[], Protected]
+        self,
+        scenario: Scenario,
+        machine: Machine,
+        ledger: Ledger,
+        work: Work,
+        make: Callable[[], Protected],
     ) -> None:
         self.where = [AT_BROKER for _ in scenario.messages]
         self.handed_out = [0 for _ in scenario.messages]
@@ -48,6 +37,7 @@ class Deliveries:
         self._scenario = scenario
         self._machine = machine
         self._ledger = ledger
+        self._work = work
         self._make = make
         self._consumers: dict[int, Protected] = {}
         self._groups = 0
@@ -112,7 +102,7 @@ class Deliveries:
         consumer = self._consumers[process.group]
         try:
             handled = await consumer.handle(
-                delivery, functools.partial(self._work, process), self._codec
+                delivery, functools.partial(self._work.run, process), self._codec
             )
         except (StoreUnavailable, TransientFailure, HandlerFailed) as error:
             for run in process.runs:
@@ -137,54 +127,15 @@ class Deliveries:
             self._comes_back(process, "in flight")
             return
         await self._machine.turn("settle", "settle")
-        if handled.outcome is Outcome.MISMATCH:
-            note(process.name, "settle", "dead-lettered: other content")
-        else:
-            self._ledger.acknowledge()
-            note(process.name, "settle", "acknowledged")
+        match handled.outcome:
+            case Outcome.MISMATCH:
+                note(process.name, "settle", "dead-lettered: other content")
+            case Outcome.QUARANTINED | Outcome.FAILED | Outcome.DUPLICATE if handled.reason:
+                note(process.name, "settle", f"dead-lettered: {handled.description}")
+            case _:
+                self._ledger.acknowledge()
+                note(process.name, "settle", "acknowledged")
         self._leave(process, SETTLED)
-
-    async def _work(self, process: Process) -> dict[str, Any]:
-        """The business code: one effect, and a result that names the run."""
-        attempt = current_attempt()
-        run = Run(
-            owner=attempt.owner,
-            delivery=process.name,
-            content=process.message.content,
-            deadline=attempt.deadline,
-            renewed_until=self._machine.now + self._scenario.policy.deadline,
-            cut_off=process.cut_off,
-            stalled=attempt.owner in process.stalled,
-        )
-        process.runs.append(run)
-        self._ledger.runs[run.owner] = run
-        result = {"by": process.name, "run": len(process.runs)}
-        returned = False
-        try:
-            fate = await self._machine.turn("handler", "handler")
-            if fate is Fate.DAWDLE:
-                await self._machine.turn("at work", "handler")
-            if self._scenario.form == "inbox":
-                current_unit().create("line-1", result)
-            else:
-                self._ledger.effect(run)
-                self._machine.note(process.name, "effect", f"EXECUTED, attempt {attempt.number}")
-            if fate is Fate.RAISE_AFTER:
-                raise HandlerFailed
-            if fate is Fate.DAWDLE_AFTER:
-                await self._machine.turn("at work", "handler")
-            returned = True
-        except HandlerFailed:
-            run.failed = True
-            raise
-        except Broken as broken:
-            self._machine.break_(str(broken))
-            raise
-        finally:
-            run.ended = True
-            if not returned:
-                run.cancelled(self._machine.now)
-        return result
 
     def _comes_back(self, process: Process, why: str) -> None:
         self._machine.note(process.name, "settle", f"not acknowledged ({why}): comes back")

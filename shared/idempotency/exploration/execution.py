@@ -3,17 +3,22 @@
 from collections.abc import Callable
 from typing import Any
 
-from ..consumer import Protected
-from ..errors import StoreUnavailable
+from ..effects import CannotTell
+from ..errors import PermanentFailure, StoreUnavailable, TransientFailure
 from ..inbox_store import Refused, StoredDocument
-from ..records import Stored
-from .deliveries import Fate, HandlerFailed
-from .ledger import Broken, Ledger, kept_for
+from ..records import Status, Stored
+from .books import Question, StepCall
 from .machine import Interned, Line, Machine
 from .process import Late, Point, Process
 from .scenario import Scenario
-from .seams import ExploredClock, ExploredInbox, ExploredStore, delivery_of, stored_in, told_of
+from .seams import delivery_of, stored_in, told_of
 from .situation import Choice, Situation
+from .truth import Broken, kept_for
+from .work import Fate, HandlerFailed
+from .world import world_of
+
+_ASLEEP = {"handler": "at work", "provider": "under way", "question": "under way"}
+"""What becomes of the points of a delivery that stalls: it goes on when its turn comes."""
 
 
 class Execution:
@@ -21,15 +26,18 @@ class Execution:
 
     def __init__(self, scenario: Scenario, interned: Interned, *, tracing: bool = False) -> None:
         self.machine = Machine(interned, patience=scenario.policy.wait, tracing=tracing)
-        self._ledger = Ledger()
+        self._ledger, work, make = world_of(scenario, self.machine)
         self._names = [message.name for message in scenario.messages]
-        make = _consumers(scenario, self.machine, self._ledger)
-        self.situation = Situation(scenario, interned, self.machine, self._ledger, make)
+        self.situation = Situation(scenario, interned, self.machine, self._ledger, work, make)
         self._actions: dict[str, Callable[[int], None]] = {
             "deliver": self.situation.deliveries.hand_out,
             "answer": self._answer,
             "no answer": self._no_answer,
             "cut off": self._cut_off,
+            "not now": self._not_now,
+            "decline": self._decline,
+            "slow": self._slow,
+            "cannot tell": self._cannot_tell,
             "wake": self._wake,
             "crash": self._crash,
             "land": self._land,
@@ -77,12 +85,17 @@ class Execution:
     def _no_answer(self, number: int) -> None:
         point = self._fault_at(number)
         later = ""
-        if point.call is not None and point.call.identity is not None:
-            late = self.machine.keep_late(Late(point.process, point.call))
-            later = f"; request {late} may land later"
+        if point.call is not None:
+            point.call.given_up()
+            if point.call.identity is not None:
+                late = self.machine.keep_late(Late(point.process, point.call))
+                later = f"; request {late} may land later"
         self._note(point, f"FAULT no answer{later}")
-        point.process.unanswered = point.task
-        point.go_on(error=StoreUnavailable("the store does not answer"))
+        if point.kind == "store":
+            point.process.unanswered = point.task
+            point.go_on(error=StoreUnavailable("the store does not answer"))
+        else:
+            point.go_on(error=TimeoutError("the provider does not answer"))
         self.machine.resume(point, "no answer")
 
     def _cut_off(self, number: int) -> None:
@@ -98,6 +111,38 @@ class Execution:
         process, call = self.machine.late.pop(number)
         shown = self._shown(call.apply())
         self.machine.note(process.name, call.operation, f"request {number} lands late: {shown}")
+
+    # --- the provider --------------------------------------------------------------------------
+
+    def _not_now(self, number: int) -> None:
+        self._refuse(number, "not now", TransientFailure("the provider cannot do it now"))
+
+    def _decline(self, number: int) -> None:
+        self._refuse(number, "decline", PermanentFailure("Declined", "the provider says no"))
+
+    def _refuse(self, number: int, what: str, error: Exception) -> None:
+        point = self._fault_at(number)
+        if isinstance(point.call, StepCall):
+            point.call.refused(for_good=isinstance(error, PermanentFailure))
+        self._note(point, f"FAULT refused: {error}")
+        point.go_on(error=error)
+        self.machine.resume(point, what)
+
+    def _slow(self, number: int) -> None:
+        """The provider takes its time: the call stays under way while other things happen."""
+        self.situation.faults_left -= 1
+        point = self.machine.points[number]
+        point.kind = "under way"
+        self._note(point, "FAULT the provider takes its time")
+        self.machine.resume(point, "slow")
+
+    def _cannot_tell(self, number: int) -> None:
+        point = self._fault_at(number)
+        if isinstance(point.call, Question):
+            point.call.cannot_be_told()
+        self._note(point, "FAULT the provider cannot tell")
+        point.go_on(CannotTell())
+        self.machine.resume(point, "cannot tell")
 
     # --- handlers and processes ----------------------------------------------------------------
 
@@ -148,8 +193,7 @@ class Execution:
             run.stalled = run.owner in process.stalled
         self.machine.note(process.name, "lease", "FAULT stalled until its lease was over")
         for point in self.machine.points.values():
-            if point.kind == "handler":
-                point.kind = "at work"  # it wakes when its turn comes
+            point.kind = _ASLEEP.get(point.kind, point.kind)
 
     # --- the trace -----------------------------------------------------------------------------
 
@@ -172,16 +216,6 @@ class Execution:
         return {None: "nothing", True: "done", False: "refused"}.get(answer, str(answer))
 
 
-def _consumers(scenario: Scenario, machine: Machine, ledger: Ledger) -> Callable[[], Protected]:
-    """Makes a consumer for a new process; all of them share one store."""
-    clock = ExploredClock(machine)
-    if scenario.form == "inbox":
-        inbox = ExploredInbox(machine, ledger, scenario.inbox_store(clock))
-        return lambda: scenario.inbox(inbox, clock, scenario.policy)
-    store = ExploredStore(machine, ledger, scenario.store(clock), fences=scenario.fences)
-    return lambda: scenario.consumer(store, clock, scenario.policy)
-
-
 def _told(process: Process, ordinal: int, answer: Any) -> Any:
     """What an answer tells a process, equal for equal answers in different schedules."""
     if isinstance(answer, Refused):
@@ -193,5 +227,8 @@ def _told(process: Process, ordinal: int, answer: Any) -> Any:
     process.heard[answer.etag] = ordinal
     record = answer.record
     own = process.own(record.owner)
+    if own < 0:
+        unfinished = record.status in (Status.IN_PROGRESS, Status.UNCERTAIN)
+        process.found = record.status if unfinished else None
     # how old another's record is makes a difference only by its lease being over or not
     return told_of(record), own, answer.age if own >= 0 else answer.age >= kept_for(record)

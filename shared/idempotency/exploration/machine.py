@@ -88,14 +88,22 @@ class Machine:
             point.due = process.patient_from + self._patience
         return await self._wait(point)
 
+    async def ask_for(self, kind: str, call: Call) -> Any:
+        """A request to the provider; raises what the schedule says."""
+        point = Point(kind, self.running(), call.operation)
+        point.call = call
+        return await self._wait(point)
+
     async def pause(self, seconds: float) -> None:
         """A pause. How long it takes in a schedule depends on what it is for.
 
-        One before a retry, and one while another attempt is in flight, take no time, because the call
-        that follows may take any time. One of a process that is cut off takes full tens of
-        seconds. Any other, such as a heartbeat's, ends at its time.
+        None takes no time. One before a retry, and one while another attempt is in flight, take none
+        either, because the call that follows may take any time. One of a process that is cut off takes
+        full tens of seconds. Any other, such as a heartbeat's, ends at its time.
         """
         process = self.running()
+        if seconds <= 0:
+            return
         task = asyncio.current_task(self._loop)
         if seconds <= _SHORT and not process.cut_off:
             if task is process.unanswered:
@@ -129,6 +137,7 @@ class Machine:
         point = self.points.pop(number, None)
         if point is None or point.call is None or self._closed or not point.process.alive:
             return
+        point.call.given_up()
         if point.call.identity is not None:  # the request is under way
             late = self.keep_late(Late(point.process, point.call))
             self.note(point.process.name, point.label, f"given up; request {late} may land later")
@@ -149,11 +158,12 @@ class Machine:
         """Note what a process was told, which is where it stands from now on, and let it go on.
 
         A delivery without an attempt decides by what the store told it last: what it was told before
-        is forgotten, but for how long it has asked and waited.
+        is forgotten, but for how long it has asked and waited, and what it found there.
         """
         process = point.process
         if told[0] == "answer" and point.task is process.main and process.is_deciding():
-            story: Any = (told, self.now - process.asked_at, process.claims, len(process.owners))
+            asked_for = self.now - process.asked_at
+            story: Any = (told, asked_for, process.claims, len(process.owners), process.found)
             process.story_began_at = self.now
             process.points = 0
             process.heard = {etag: 0 for etag, at in process.heard.items() if at == point.ordinal}
@@ -173,9 +183,17 @@ class Machine:
         return self._made
 
     def abandon(self, process: Process) -> None:
-        """Nothing of this process runs any more."""
+        """Nothing of this process runs any more; what it has sent to the provider may still land."""
         process.alive = False
-        self.points = {n: p for n, p in self.points.items() if p.process is not process}
+        for number, point in list(self.points.items()):
+            if point.process is not process:
+                continue
+            del self.points[number]
+            if point.call is not None and point.call.outlives_its_process:
+                late = self.keep_late(Late(process, point.call))
+                self.note(
+                    process.name, point.label, f"was under way; request {late} may land later"
+                )
 
     def break_(self, why: str) -> None:
         """Note the first promise that does not hold."""

@@ -5,20 +5,38 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .ledger import Run
 from .scenario import Message
+from .truth import Run
 
 
-class Call(NamedTuple):
-    """A request to the store."""
+class Call:
+    """A request to the store.
 
-    operation: str
-    apply: Callable[[], Any]
-    """Does it, at once, and answers."""
-    identity: Any = None
-    """What a write would do, equal in equal states; None for a read."""
-    moot: Callable[[], bool] = bool
-    """Whether it can have no effect any more, however late it lands."""
+    ``apply`` does it, at once, and answers. ``identity``: what a write would do, equal in equal states;
+    None for a read. ``moot``: whether it can have no effect any more, however late it lands.
+    """
+
+    outlives_its_process = False
+    """Whether it may land though its process died while it was under way."""
+
+    def __init__(
+        self,
+        operation: str,
+        apply: Callable[[], Any],
+        identity: Any = None,
+        moot: Callable[[], bool] = bool,
+    ) -> None:
+        self.operation = operation
+        self.apply = apply
+        self.identity = identity
+        self.moot = moot
+
+    def seconds_left(self) -> float:
+        """For how long it may still land; 0 where that is not bounded by time."""
+        return 0.0
+
+    def given_up(self) -> None:
+        """Its caller waits no longer."""
 
 
 class Process:
@@ -44,6 +62,9 @@ class Process:
         """The owners under which it was stalled past the end of its lease."""
         self.heard: dict[str, int] = {}
         """Which answer told it of an etag."""
+        self.found: object = None
+        """The status of the unfinished record of another that the store last told it of: an attempt
+        remembers what it took over."""
         self.seen: object = None
         """What the record looked like when the store last answered."""
         self.main: asyncio.Task[Any] | None = None
@@ -83,8 +104,10 @@ class Process:
 class Point:
     """Where a process waits: for the store, for a time, or for its turn to go on.
 
-    ``kind`` is store, pause, timer, handler (about to begin), at work, or settle. ``looks``: a read
-    that would tell nothing new unless the record looks different, or patience, at ``due``, is over.
+    ``kind`` is store, pause, timer, handler (about to begin, or between two steps), at work, provider
+    (about to be called), question (about to be asked), under way (it takes its time to answer), or
+    settle. ``looks``: a read that would tell nothing new unless the record looks different, or patience,
+    at ``due``, is over.
     """
 
     __slots__ = (

@@ -7,12 +7,14 @@ import msgspec
 
 from ..clock import Clock
 from ..consumer import Consumer, Protected
+from ..effects import Effects
 from ..inbox import Inbox
 from ..inbox_store import InboxStore, Operation, Refused, StoredDocument
 from ..records import Policy, Record, Stored
 from ..store import Store
 from ..stores.memory import MemoryStore
 from ..stores.memory_inbox import MemoryInbox
+from .plan import Plan
 
 KEY = "order-1"
 CONSUMER = "explored"
@@ -56,6 +58,7 @@ class StoreUnderTest(Protocol):
 
 
 type ConsumerFactory = Callable[[Store, Clock, Policy], Protected]
+type StepsFactory = Callable[[Store, Clock, Policy, Effects], Protected]
 type InboxFactory = Callable[[InboxStore, Clock, Policy], Protected]
 
 POLICY = Policy(lease=30, heartbeat=15, wait=45, deadline=20, max_delivery_count=10)
@@ -63,6 +66,10 @@ POLICY = Policy(lease=30, heartbeat=15, wait=45, deadline=20, max_delivery_count
 
 def _two_phase(store: Store, clock: Clock, policy: Policy) -> Protected:
     return Consumer(CONSUMER, store, policy=policy, clock=clock)
+
+
+def with_effects(store: Store, clock: Clock, policy: Policy, effects: Effects) -> Protected:
+    return Consumer(CONSUMER, store, policy=policy, effects=effects, clock=clock)
 
 
 def _inbox(store: InboxStore, clock: Clock, policy: Policy) -> Protected:
@@ -87,5 +94,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     fences: bool = True
     """Whether the store honours etags: then a late request whose etag is stale is forgotten."""
     consumer: ConsumerFactory = _two_phase
+    plan: Plan | None = None
+    """The handler's named steps; without a plan it is one effect."""
+    consumer_of_steps: StepsFactory = with_effects
+    """Used in the place of ``consumer`` where there is a plan, with the effects that it states."""
     inbox_store: Callable[[Clock], InboxUnderTest] = MemoryInbox
     inbox: InboxFactory = _inbox

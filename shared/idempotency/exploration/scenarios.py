@@ -1,16 +1,24 @@
 """The explorations that `make explore` runs."""
 
+import math
+
+import msgspec
+
 from ..clock import Clock
 from ..consumer import Consumer, Protected
 from ..effects import Effects, Rerun
 from ..records import Policy
 from ..store import Store
-from .scenario import CONSUMER, Message, Scenario
+from .plan import Plan
+from .scenario import CONSUMER, POLICY, Message, Scenario, StepsFactory, with_effects
 
 FIRST = Message(name="A")
 RESENT = Message(name="B", sequence=2)
 TWICE = Message(name="C", sequence=1, redelivered=True)
 OTHER = Message(name="D", sequence=4, content="other")
+
+STEPS_POLICY = msgspec.structs.replace(POLICY, deadline=40)
+"""An attempt that takes over waits until the earlier one's calls have landed, and then calls itself."""
 
 
 def declared_effect(store: Store, clock: Clock, policy: Policy) -> Protected:
@@ -18,6 +26,51 @@ def declared_effect(store: Store, clock: Clock, policy: Policy) -> Protected:
     effects = Effects(policy=Rerun(provider_key_retention=86_400), settle=10, whole_handler=True)
     return Consumer(CONSUMER, store, policy=policy, effects=effects, clock=clock)
 
+
+def in_steps(
+    name: str, plan: Plan, *messages: Message, faults: int, consumer: StepsFactory = with_effects
+) -> Scenario:
+    """A scenario of named steps; ``consumer`` is a seam for mutants."""
+    return Scenario(
+        name=name,
+        messages=messages,
+        plan=plan,
+        faults=faults,
+        policy=STEPS_POLICY,
+        consumer_of_steps=consumer,
+    )
+
+
+RERUN = Plan(policy="rerun", key_retention=math.inf)
+RECONCILE = Plan(policy="reconcile")
+QUARANTINE = Plan(policy="quarantine")
+FORGOTTEN = Plan(policy="rerun", steps=("charge",), key_retention=80, stated_retention=80)
+"""At a provider that knows a key for so long that a second attempt may rely on it, and a third not."""
+
+
+def _and_last(plan: Plan) -> Plan:
+    return msgspec.structs.replace(plan, last=True)
+
+
+STEPS = (
+    in_steps("steps, reconcile", RECONCILE, FIRST, RESENT, faults=1),
+    in_steps("steps, rerun", RERUN, FIRST, RESENT, faults=1),
+    in_steps("steps, quarantine", QUARANTINE, FIRST, RESENT, faults=1),
+    in_steps("steps, two contents", _and_last(RECONCILE), FIRST, OTHER, faults=1),
+    in_steps("steps, reconcile, one message", RECONCILE, FIRST, faults=2),
+    in_steps("last step, reconcile, one message", _and_last(RECONCILE), FIRST, faults=2),
+    in_steps("steps, rerun, one message", RERUN, FIRST, faults=2),
+    in_steps("last step, rerun, one message", _and_last(RERUN), FIRST, faults=2),
+    in_steps("steps, quarantine, one message", QUARANTINE, FIRST, faults=2),
+    in_steps("rerun, key forgotten, quarantine", FORGOTTEN, FIRST, faults=2),
+    in_steps(
+        "rerun, key forgotten, reconcile",
+        msgspec.structs.replace(FORGOTTEN, then="reconcile"),
+        FIRST,
+        faults=2,
+    ),
+)
+"""Named steps; one message comes again as often as it is not acknowledged, so it has takeovers too."""
 
 DEFAULT = (
     Scenario(name="two deliveries", messages=(FIRST, RESENT), faults=2),
@@ -49,8 +102,9 @@ DEFAULT = (
         form="inbox",
         faults=2,
     ),
+    *STEPS,
 )
-"""What runs in CI. The number of faults is what fits: a minute on one core for all of it."""
+"""What runs in CI. The number of faults is what fits: a minute on two cores for all of it."""
 
 QUICK = tuple(
     scenario
@@ -59,6 +113,7 @@ QUICK = tuple(
         Scenario(name="a message handed out twice", messages=(FIRST, TWICE), faults=1),
         *DEFAULT[1:3],
         DEFAULT[5],
+        *(msgspec.structs.replace(scenario, faults=1) for scenario in STEPS[4:]),
         Scenario(name="inbox, two deliveries", messages=(FIRST, RESENT), form="inbox", faults=2),
         Scenario(name="inbox, two contents", messages=(FIRST, OTHER), form="inbox", faults=2),
     )

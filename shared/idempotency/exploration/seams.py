@@ -10,10 +10,12 @@ from ..documents import RESERVED, from_document
 from ..errors import ConfigurationError
 from ..inbox_store import Operation, Refused, StoredDocument
 from ..records import Record, Status, Stored
-from .ledger import Broken, Ledger
+from .ledger import Ledger
 from .machine import Machine
+from .plain import PlainEffects
 from .process import Call
 from .scenario import CONSUMER, KEY, InboxUnderTest, StoreUnderTest
+from .truth import Broken
 
 
 class ExploredClock:
@@ -109,9 +111,12 @@ class ExploredInbox:
 
     name = "explored"
 
-    def __init__(self, machine: Machine, ledger: Ledger, store: InboxUnderTest) -> None:
+    def __init__(
+        self, machine: Machine, ledger: Ledger, effects: PlainEffects, store: InboxUnderTest
+    ) -> None:
         self._machine = machine
         self._ledger = ledger
+        self._effects = effects
         self._store = store
 
     async def read(self, partition: str, id_: str) -> StoredDocument | None:
@@ -126,6 +131,7 @@ class ExploredInbox:
             refused = at_once(self._store.commit(partition, operations))
             if refused is None:
                 self._ledger.committed(marker, len(self._store.documents()), self._machine.now)
+                self._effects.committed(self._ledger.runs[marker.owner])
             return refused
 
         call = Call("commit", apply, ("commit",), lambda: self._ledger.held is not None)
@@ -210,7 +216,7 @@ def told_of(record: Record) -> tuple[Any, ...]:
         record.fingerprint,
         record.lease,
         record.settle,
-        record.steps,
+        tuple((step.name, step.done, step.result) for step in record.steps),
         record.failure_reason,
         record.schema,
     )

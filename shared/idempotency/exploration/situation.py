@@ -5,12 +5,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..consumer import Protected
-from .deliveries import AT_BROKER, Deliveries, Fate
+from .books import StepCall
+from .deliveries import AT_BROKER, Deliveries
 from .ledger import Ledger
 from .machine import Interned, Machine
 from .process import Point, Process
 from .scenario import Scenario
 from .seams import delivery_of, told_of
+from .work import Fate, Work
 
 _PAST_LEASE = 0.5
 
@@ -33,14 +35,16 @@ class Situation:
         interned: Interned,
         machine: Machine,
         ledger: Ledger,
+        work: Work,
         make: Callable[[], Protected],
     ) -> None:
         self.scenario = scenario
         self.machine = machine
         self.ledger = ledger
-        self.deliveries = Deliveries(scenario, machine, ledger, make)
+        self.deliveries = Deliveries(scenario, machine, ledger, work, make)
         self.faults_left = scenario.faults
         self._interned = interned
+        self._counts_age = scenario.plan is not None and scenario.plan.counts_age()
 
     # --- what may happen next ------------------------------------------------------------------
 
@@ -49,13 +53,16 @@ class Situation:
 
         Some decisions are made before anything else happens, because nothing that others do in
         between could make a difference: how a delivery's first call to the store goes as it arrives,
-        what becomes of a handler as it begins, whether an outcome gets settled.
+        what becomes of a handler as it begins, whether an outcome gets settled, how a provider answers
+        at once, or that it does not.
         """
         points = list(self.machine.points.items())
         for number, point in points:
             if point.kind in ("handler", "settle"):
                 return [Choice(Fate.PROCEED, number), *self._faults([(number, point)])]
-            if point.kind == "store" and point.process.arriving:
+            if point.kind in ("provider", "question") or (
+                point.kind == "store" and point.process.arriving
+            ):
                 return [Choice("answer", number), *self._faults([(number, point)])]
         open_points: _Open = []
         found: list[Choice] = []
@@ -68,6 +75,10 @@ class Situation:
                     open_points.append((number, point))
                 case "at work":
                     found.append(Choice(Fate.PROCEED, number))
+                    open_points.append((number, point))
+                case "under way":
+                    if _may_be_answered(point):
+                        found.append(Choice("answer", number))
                     open_points.append((number, point))
                 case "pause" | "timer" if point.is_due(self.machine.now):
                     calm = False
@@ -93,7 +104,15 @@ class Situation:
                     found.append(Choice("cut off", number))
                 case "at work":
                     found.append(Choice(Fate.RAISE, number))
-                case "handler" if self.scenario.form == "inbox":
+                case "provider":
+                    found += [Choice(what, number) for what in ("no answer", "not now", "slow")]
+                    if isinstance(point.call, StepCall) and point.call.may_be_declined():
+                        found.append(Choice("decline", number))
+                case "question":
+                    found += [Choice(what, number) for what in ("no answer", "cannot tell")]
+                case "under way":
+                    found.append(Choice("no answer", number))
+                case "handler" if self.scenario.form == "inbox" or self.scenario.plan:
                     found.extend(Choice(fate, number) for fate in (Fate.RAISE, Fate.DAWDLE))
                 case "handler":
                     found.extend(Choice(fate, number) for fate in Fate if fate is not Fate.PROCEED)
@@ -156,7 +175,8 @@ class Situation:
         late: dict[Process, list[int]] = {}
         for number in self._late():
             process, call = self.machine.late[number]
-            late.setdefault(process, []).append(self._interned.number(call.identity))
+            identity = (call.identity, call.seconds_left())
+            late.setdefault(process, []).append(self._interned.number(identity))
         messages = sorted(
             self._message_state(index, late) for index in range(len(self.deliveries.where))
         )
@@ -167,7 +187,9 @@ class Situation:
         return (
             self.faults_left,
             None if held is None else (told_of(held.record), now - held.written_at),
-            self.ledger.summary(alive),
+            self.ledger.acknowledged > 0,
+            self.ledger.effects.summary(alive, now),
+            0.0 if held is None or not self._counts_age else now - held.record.started_at,
             tuple(messages),
             tuple(orphans),
             self.deliveries.memory(now),
@@ -192,9 +214,11 @@ class Situation:
             -1 if held is None else process.own(held.record.owner),
             process.seen == self.ledger.appearance(now),
             bool(process.owners) and process.owners[-1] in process.stalled,
-            tuple(
-                (run.executed, run.may_be_repeated, run.stalled, run.forgotten, run.late_renewals)
-                for run in process.runs
-            ),
+            tuple(self.ledger.effects.of_run(run) for run in process.runs),
             tuple(sorted(late.get(process, ()))),
         )
+
+
+def _may_be_answered(point: Point) -> bool:
+    """Whether a call that takes its time may still have its effect, or is a question."""
+    return not isinstance(point.call, StepCall) or point.call.seconds_left() >= 0
