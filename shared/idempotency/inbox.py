@@ -6,17 +6,16 @@ handler runs: a second partition would hold a second marker. The marker is opera
 there is a duplicate, a conflict elsewhere is a business conflict.
 """
 
-import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 import msgspec
 
-from .attempt import Attempt, enter
-from .clock import Clock, SystemClock, finished_within
+from .attempt import Attempt
+from .clock import Clock, SystemClock
 from .decision import Action, decide
-from .errors import ConfigurationError, DeadlineExceeded, PermanentFailure
+from .errors import ConfigurationError, PermanentFailure
 from .events import HandlerRan, Observer, ResultNotKept, ignore, observed, undisturbed
 from .fencing import answered
 from .inbox_store import InboxStore, conflict
@@ -27,7 +26,7 @@ from .recent import Recent
 from .records import Delivery, Handled, Outcome, Policy, Stored
 from .relay import Outbox
 from .results import ResultCodec, kept
-from .running import noted
+from .running import run_unleased
 from .unit_of_work import UnitOfWork, enter_unit
 
 _COMMITS = 4
@@ -200,26 +199,13 @@ class Inbox:
             owner=owner,
             deadline=began + self.policy.deadline,
         )
-
-        async def run() -> R:
-            enter(attempt)
-            enter_unit(unit, attempt)
-            return await work()
-
-        # a task of its own: the context variables end with it
-        handler = asyncio.create_task(run())
-        handler.add_done_callback(noted)
         try:
-            if not await finished_within(handler, self.policy.deadline, self._clock):
-                raise DeadlineExceeded(
-                    f"consumer {self.name}: the handler did not finish within "
-                    f"{self.policy.deadline:g} s; nothing was written, and the message comes back"
-                )
+            result = await run_unleased(
+                work, attempt, self._clock, begin=lambda: enter_unit(unit, attempt)
+            )
         finally:
             unit.seal()
-            handler.cancel()  # nothing, when it has ended; otherwise it works for nobody
             self._observer(HandlerRan(consumer=self.name, duration=self._clock.monotonic() - began))
-        result = handler.result()
         if self._markers.are_entities and unit.entity is None:
             raise ConfigurationError(
                 f"consumer {self.name}: the handler did not mark the entity that is to be its marker: call "

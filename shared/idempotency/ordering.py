@@ -5,7 +5,6 @@ document tells a duplicate (equal version) and a message that was overtaken (old
 Versions may have gaps. Every write is conditional: create-if-absent, or If-Match on what was read.
 """
 
-import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
@@ -13,11 +12,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from .attempt import Attempt, current_attempt, enter
-from .clock import Clock, SystemClock, finished_within, jittered
+from .attempt import Attempt, current_attempt
+from .clock import Clock, SystemClock, jittered
 from .errors import (
     ConfigurationError,
-    DeadlineExceeded,
     PermanentFailure,
     StoreUnavailable,
     TransientFailure,
@@ -28,7 +26,7 @@ from .keys import checked, presentable
 from .outcomes import of_refusal
 from .records import Cause, Delivery, Handled, Outcome, Policy
 from .results import ResultCodec
-from .running import noted
+from .running import run_unleased
 from .states import Document, Standing, State, StateStore, StoredState, standing
 
 _TURNS = 12
@@ -146,24 +144,13 @@ class VersionGuard:
         )
         proposed: list[State] = []
 
-        async def run() -> R:
-            enter(attempt)
+        def begin() -> None:
             _current.set(_Proposal(attempt.owner, proposed))
-            return await work()
 
-        # a task of its own: the context variables end with it
-        handler = asyncio.create_task(run())
-        handler.add_done_callback(noted)
         try:
-            if not await finished_within(handler, self.policy.deadline, self._clock):
-                raise DeadlineExceeded(
-                    f"{self.name}: the handler did not finish within {self.policy.deadline:g} s; "
-                    "nothing was written"
-                )
+            result = await run_unleased(work, attempt, self._clock, begin=begin)
         finally:
-            handler.cancel()  # nothing, when it has ended; otherwise it works for nobody
             self._observer(HandlerRan(consumer=self.name, duration=self._clock.monotonic() - began))
-        result = handler.result()
         if not proposed:
             raise ConfigurationError(
                 f"{self.name}: the handler ended without apply_if_newer(); a version guard would "

@@ -10,7 +10,7 @@ from typing import Any
 from .attempt import Attempt, enter
 from .clock import Clock, finished_within
 from .decision import CLOCK_ALLOWANCE
-from .errors import StoreUnavailable
+from .errors import DeadlineExceeded, StoreUnavailable
 from .fencing import FencedRecord
 
 _CANCELLATION_PATIENCE = 5.0
@@ -102,6 +102,39 @@ async def run_leased[R](
         watch.cancel()
     broken = watch.exception()
     return Run(handler, Stop.BROKEN, broken) if broken else Run(handler, watch.result())
+
+
+async def run_unleased[R](
+    work: Callable[[], Awaitable[R]],
+    attempt: Attempt,
+    clock: Clock,
+    *,
+    begin: Callable[[], None],
+) -> R:
+    """The handler's result, where nothing has happened until it is committed: so it needs no lease.
+
+    ``begin`` is called in the handler's own context, before it. Raises what the handler raised, and
+    DeadlineExceeded at the attempt's deadline.
+    """
+
+    async def run() -> R:
+        enter(attempt)
+        begin()
+        return await work()
+
+    # a task of its own: the context variables end with it
+    handler = asyncio.create_task(run())
+    handler.add_done_callback(noted)
+    seconds = attempt.deadline - clock.monotonic()
+    try:
+        if not await finished_within(handler, seconds, clock):
+            raise DeadlineExceeded(
+                f"consumer {attempt.consumer}: the handler did not finish within {seconds:g} s; nothing was "
+                "written, and the message comes back"
+            )
+    finally:
+        handler.cancel()  # nothing, when it has ended; otherwise it works for nobody
+    return handler.result()
 
 
 async def _watched(attempt: Attempt, fenced: FencedRecord, clock: Clock, heartbeat: float) -> Stop:

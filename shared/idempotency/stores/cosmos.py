@@ -1,18 +1,17 @@
 """Records in Azure Cosmos DB for NoSQL, in a container of their own (dedicated placement).
 
 The partition key is the item's id: one logical partition per key, so that no logical partition
-nears its 20 GB or 10,000 RU/s, and every call is a point operation. Finished records get a native
-`ttl`; unfinished and quarantined ones never do, whatever the container's default (set it to -1).
+nears its 20 GB or 10,000 RU/s, and every call is a point operation. An item is at most 2 MB: results are
+capped far below. Finished records get a native `ttl`; unfinished and quarantined ones never do, whatever
+the container's default (set it to -1).
 """
 
 from typing import Any
 
-from azure.core import MatchConditions
-
 from ..documents import from_document, to_document
 from ..keys import storage_id
 from ..records import Record, Stored
-from .cosmos_access import Container, age_of, etag_in, without_system
+from .cosmos_access import Container, age_of, without_system
 
 PARTITION_PATH = "/id"
 
@@ -41,37 +40,16 @@ class CosmosStore:
         )
 
     async def insert(self, record: Record) -> Stored | None:
-        item = _item(record)
-        answer = await self._container.answer(
-            lambda: self._items.create_item(item, no_response=True), creates=True
-        )
-        if isinstance(answer, int):
-            return None
-        return Stored(record=record, etag=etag_in(answer.get_response_headers()))
+        etag = await self._container.create(_item(record))
+        return None if etag is None else Stored(record=record, etag=etag)
 
     async def replace(self, record: Record, etag: str) -> Stored | None:
-        item = _item(record)
-        answer = await self._container.answer(
-            lambda: self._items.replace_item(
-                item["id"],
-                item,
-                etag=etag,
-                match_condition=MatchConditions.IfNotModified,
-                no_response=True,
-            )
-        )
-        if isinstance(answer, int):
-            return None
-        return Stored(record=record, etag=etag_in(answer.get_response_headers()))
+        written = await self._container.replace(_item(record), etag=etag)
+        return None if written is None else Stored(record=record, etag=written)
 
     async def delete(self, record: Record, etag: str) -> bool:
         address = address_of(record.consumer, record.key)
-        answer = await self._container.answer(
-            lambda: self._items.delete_item(
-                address, address, etag=etag, match_condition=MatchConditions.IfNotModified
-            )
-        )
-        return answer is None
+        return await self._container.delete(address, address, etag=etag)
 
     async def close(self) -> None:
         await self._container.close()

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
+from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
@@ -70,6 +71,35 @@ class Container:
             raise unavailable(error) from error
         except (AzureError, OSError, TimeoutError) as error:
             raise unavailable(error) from error
+
+    async def create(self, item: dict[str, Any]) -> str | None:
+        """The ETag of the item that was created; None when there is one in its place."""
+        answered = await self.answer(
+            lambda: self.items.create_item(item, no_response=True), creates=True
+        )
+        return None if isinstance(answered, int) else etag_in(answered.get_response_headers())
+
+    async def replace(self, item: dict[str, Any], *, etag: str) -> str | None:
+        """Replace the whole item if it is still the one ``etag`` names: its new ETag, or None."""
+        answered = await self.answer(
+            lambda: self.items.replace_item(
+                item["id"],
+                item,
+                etag=etag,
+                match_condition=MatchConditions.IfNotModified,
+                no_response=True,
+            )
+        )
+        return None if isinstance(answered, int) else etag_in(answered.get_response_headers())
+
+    async def delete(self, id_: str, partition: str, *, etag: str) -> bool:
+        """Delete an item if it is still the one ``etag`` names; False when it is not, or is gone."""
+        answered = await self.answer(
+            lambda: self.items.delete_item(
+                id_, partition, etag=etag, match_condition=MatchConditions.IfNotModified
+            )
+        )
+        return answered is None
 
     async def close(self) -> None:
         """Close the client, which other containers may share."""

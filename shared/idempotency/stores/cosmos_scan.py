@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from azure.core import MatchConditions
+import msgspec
 from azure.core.exceptions import AzureError, HttpResponseError
 
 from ..documents import RESERVED, from_document, to_document
@@ -13,7 +13,7 @@ from ..keys import presentable
 from ..records import Record
 from ..scanning import Found, Page, Placement, Query
 from .cosmos import address_of, expiry_of
-from .cosmos_access import ANSWER_WITHIN, Container, age_of, etag_in, unavailable, without_system
+from .cosmos_access import ANSWER_WITHIN, Container, age_of, unavailable, without_system
 
 
 class CosmosScan:
@@ -51,34 +51,14 @@ class CosmosScan:
     async def replace(self, found: Found, record: Record) -> Found | None:
         document = {k: v for k, v in to_document(record, prefix=self._prefix).items() if k != "ttl"}
         item = {**document, "id": found.address[1], **expiry_of(record)}
-        answer = await self._container.answer(
-            lambda: self._items.replace_item(
-                item["id"],
-                item,
-                etag=found.etag,
-                match_condition=MatchConditions.IfNotModified,
-                no_response=True,
-            )
-        )
-        if isinstance(answer, int):
+        etag = await self._container.replace(item, etag=found.etag)
+        if etag is None:
             return None
-        return Found(
-            record=record,
-            source=self.source,
-            placement=self.placement,
-            address=found.address,
-            etag=etag_in(answer.get_response_headers()),
-            age=0.0,
-        )
+        return msgspec.structs.replace(found, record=record, etag=etag, age=0.0)
 
     async def delete(self, found: Found) -> bool:
         partition, id_ = found.address
-        answer = await self._container.answer(
-            lambda: self._items.delete_item(
-                id_, partition, etag=found.etag, match_condition=MatchConditions.IfNotModified
-            )
-        )
-        return answer is None
+        return await self._container.delete(id_, partition, etag=found.etag)
 
     async def close(self) -> None:
         await self._container.close()

@@ -3,7 +3,6 @@
 from typing import Any
 
 import msgspec
-from azure.core import MatchConditions
 
 from ..errors import ConfigurationError, MalformedContent
 from ..keys import storage_id
@@ -33,24 +32,10 @@ class CosmosStateStore:
         return StoredState(document=document, etag=str(item["_etag"]))
 
     async def create(self, id_: str, document: Document) -> bool:
-        item = _item(id_, document)
-        answer = await self._container.answer(
-            lambda: self._items.create_item(item, no_response=True), creates=True
-        )
-        return not isinstance(answer, int)
+        return await self._container.create(_item(id_, document)) is not None
 
     async def replace(self, id_: str, document: Document, etag: str) -> bool:
-        item = _item(id_, document)
-        answer = await self._container.answer(
-            lambda: self._items.replace_item(
-                item["id"],
-                item,
-                etag=etag,
-                match_condition=MatchConditions.IfNotModified,
-                no_response=True,
-            )
-        )
-        return not isinstance(answer, int)
+        return await self._container.replace(_item(id_, document), etag=etag) is not None
 
     async def close(self) -> None:
         await self._container.close()

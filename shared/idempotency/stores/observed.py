@@ -1,7 +1,7 @@
 """Times every round trip of a store and tells an observer."""
 
 from collections.abc import Awaitable
-from typing import Any
+from typing import Any, Protocol
 
 from ..clock import Clock, SystemClock
 from ..errors import StoreUnavailable
@@ -10,26 +10,6 @@ from ..inbox_store import Operation, Refused, StoredDocument
 from ..outbox import OutboxStore, Parcel
 from ..records import Record, Stored
 from ..store import Store
-
-
-async def timed[T](
-    call: Awaitable[T], store: str, operation: str, observer: Observer, clock: Clock
-) -> T:
-    """Await one round trip and tell the observer how long it took and what came of it."""
-    began = clock.monotonic()
-    result = "unavailable"
-    try:
-        answer = await call
-        result = _result_of(operation, answer)
-        return answer
-    except StoreUnavailable:
-        raise
-    except BaseException:
-        result = "error"
-        raise
-    finally:
-        duration = clock.monotonic() - began
-        observer(StoreCalled(store=store, operation=operation, result=result, duration=duration))
 
 
 def _result_of(operation: str, answer: Any) -> str:
@@ -43,10 +23,19 @@ def _result_of(operation: str, answer: Any) -> str:
     return "ok"
 
 
-class ObservedStore:
+class _Anything(Protocol):
+    """What every store has, whatever it keeps."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def close(self) -> None: ...
+
+
+class Observed[S: _Anything]:
     """A store whose round trips are events; everything else is the inner store's."""
 
-    def __init__(self, store: Store, observer: Observer, clock: Clock | None = None) -> None:
+    def __init__(self, store: S, observer: Observer, clock: Clock | None = None) -> None:
         self._store = store
         self._observer = observer
         self._clock = clock or SystemClock()
@@ -54,6 +43,32 @@ class ObservedStore:
     @property
     def name(self) -> str:
         return self._store.name
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    async def _timed[T](self, operation: str, call: Awaitable[T]) -> T:
+        """Await one round trip and tell the observer how long it took and what came of it."""
+        began = self._clock.monotonic()
+        result = "unavailable"
+        try:
+            answer = await call
+            result = _result_of(operation, answer)
+            return answer
+        except StoreUnavailable:
+            raise
+        except BaseException:
+            result = "error"
+            raise
+        finally:
+            duration = self._clock.monotonic() - began
+            self._observer(
+                StoreCalled(store=self.name, operation=operation, result=result, duration=duration)
+            )
+
+
+class ObservedStore(Observed[Store]):
+    """A store whose round trips are events; everything else is the inner store's."""
 
     async def read(self, consumer: str, key: str) -> Stored | None:
         return await self._timed("read", self._store.read(consumer, key))
@@ -67,24 +82,9 @@ class ObservedStore:
     async def delete(self, record: Record, etag: str) -> bool:
         return await self._timed("delete", self._store.delete(record, etag))
 
-    async def close(self) -> None:
-        await self._store.close()
 
-    async def _timed[T](self, operation: str, call: Awaitable[T]) -> T:
-        return await timed(call, self.name, operation, self._observer, self._clock)
-
-
-class ObservedInbox:
+class ObservedInbox(Observed[OutboxStore]):
     """An inbox store with its outbox whose calls are events; everything else is the inner store's."""
-
-    def __init__(self, store: OutboxStore, observer: Observer, clock: Clock | None = None) -> None:
-        self._store = store
-        self._observer = observer
-        self._clock = clock or SystemClock()
-
-    @property
-    def name(self) -> str:
-        return self._store.name
 
     async def read(self, partition: str, id_: str) -> StoredDocument | None:
         return await self._timed("read", self._store.read(partition, id_))
@@ -107,9 +107,3 @@ class ObservedInbox:
 
     async def postpone(self, parcel: Parcel, until: float) -> Parcel | None:
         return await self._timed("postpone", self._store.postpone(parcel, until))
-
-    async def close(self) -> None:
-        await self._store.close()
-
-    async def _timed[T](self, operation: str, call: Awaitable[T]) -> T:
-        return await timed(call, self.name, operation, self._observer, self._clock)

@@ -7,8 +7,6 @@ An entity is at most 1 MiB, a text property 64 KiB: results are capped far below
 expiry: `expires_at` is purged by a timer.
 """
 
-from azure.core import MatchConditions
-from azure.data.tables import UpdateMode
 from azure.data.tables.aio import TableClient
 
 from ..documents import from_document, to_document
@@ -38,26 +36,12 @@ class TableStore:
         return Stored(record=record, etag=str(entity.metadata["etag"]), age=age)
 
     async def insert(self, record: Record) -> Stored | None:
-        entity = _entity(record)
-        answer = await access.answer(lambda: self._table.create_entity(entity), self._table)
-        if isinstance(answer, int):
-            return None
-        return Stored(record=record, etag=str(answer["etag"]))
+        etag = await access.create(self._table, _entity(record))
+        return None if etag is None else Stored(record=record, etag=etag)
 
     async def replace(self, record: Record, etag: str) -> Stored | None:
-        entity = _entity(record)
-        answer = await access.answer(
-            lambda: self._table.update_entity(
-                entity,
-                mode=UpdateMode.REPLACE,
-                etag=etag,
-                match_condition=MatchConditions.IfNotModified,
-            ),
-            self._table,
-        )
-        if isinstance(answer, int):
-            return None
-        return Stored(record=record, etag=str(answer["etag"]))
+        written = await access.replace(self._table, _entity(record), etag=etag)
+        return None if written is None else Stored(record=record, etag=written)
 
     async def delete(self, record: Record, etag: str) -> bool:
         return await access.delete(self._table, *address_of(record.consumer, record.key), etag=etag)

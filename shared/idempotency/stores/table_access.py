@@ -8,7 +8,13 @@ from typing import Any, Final
 
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
-from azure.data.tables import EdmType, EntityProperty, TableEntity
+from azure.data.tables import (
+    EdmType,
+    EntityProperty,
+    TableEntity,
+    TableTransactionError,
+    UpdateMode,
+)
 from azure.data.tables.aio import TableClient
 
 from ..errors import ConfigurationError, MalformedContent, StoreUnavailable
@@ -87,6 +93,44 @@ async def read(table: TableClient, partition: str, row: str) -> tuple[TableEntit
     answered_at = parsedate_to_datetime(dates[-1])
     written_at = found.metadata["timestamp"] or answered_at
     return found, max(0.0, (answered_at - written_at).total_seconds())
+
+
+async def create(table: TableClient, entity: Mapping[str, Any]) -> str | None:
+    """The ETag of the entity that was created; None when there is one in its place."""
+    answered = await answer(lambda: table.create_entity(entity), table)
+    return None if isinstance(answered, int) else str(answered["etag"])
+
+
+async def replace(table: TableClient, entity: Mapping[str, Any], *, etag: str) -> str | None:
+    """Replace the whole entity if it is still the one ``etag`` names: its new ETag, or None."""
+    answered = await answer(
+        lambda: table.update_entity(
+            entity,
+            mode=UpdateMode.REPLACE,
+            etag=etag,
+            match_condition=MatchConditions.IfNotModified,
+        ),
+        table,
+    )
+    return None if isinstance(answered, int) else str(answered["etag"])
+
+
+async def submit(table: TableClient, operations: list[Any]) -> TableTransactionError | None:
+    """Do all operations on one partition, or none: then the refusal, which names the one at fault."""
+
+    async def submitted() -> TableTransactionError | None:
+        try:
+            await table.submit_transaction(operations)
+        except TableTransactionError as error:
+            if is_refusal(error):
+                return error
+            raise
+        return None
+
+    refused = await answer(submitted, table)
+    if isinstance(refused, int):
+        raise StoreUnavailable(f"Table Storage answered {refused} to a whole transaction")
+    return refused
 
 
 async def delete(table: TableClient, partition: str, row: str, *, etag: str) -> bool:

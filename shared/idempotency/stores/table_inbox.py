@@ -1,17 +1,18 @@
 """The inbox in Azure Table Storage: one entity group transaction per message.
 
 PartitionKey is the partition in its storage form, RowKey the document's id. A transaction takes one
-partition, 100 operations and 4 MiB, and each entity at most once.
+partition, 100 operations and 4 MiB, and each entity at most once. An entity is at most 1 MiB, a text
+property 64 KiB; a partition takes about 2,000 entities a second, a storage account 20,000.
 """
 
 from typing import Any
 
 import msgspec
 from azure.core import MatchConditions
-from azure.data.tables import TableTransactionError, UpdateMode
+from azure.data.tables import UpdateMode
 from azure.data.tables.aio import TableClient
 
-from ..errors import ConfigurationError, MalformedContent, StoreUnavailable
+from ..errors import ConfigurationError, MalformedContent
 from ..inbox_store import Operation, Refused, StoredDocument
 from ..keys import storage_id
 from ..outbox import Parcel
@@ -46,19 +47,7 @@ class TableInbox:
 
     async def commit(self, partition: str, operations: tuple[Operation, ...]) -> Refused | None:
         transaction = _transaction(storage_id(partition), operations)
-
-        async def submit() -> TableTransactionError | None:
-            try:
-                await self._table.submit_transaction(transaction)
-            except TableTransactionError as error:
-                if access.is_refusal(error):
-                    return error
-                raise
-            return None
-
-        refused = await access.answer(submit, self._table)
-        if isinstance(refused, int):
-            raise StoreUnavailable(f"Table Storage answered {refused} to a whole transaction")
+        refused = await access.submit(self._table, transaction)
         if refused is None:
             return None
         return Refused(index=refused.index or 0, status=refused.status_code or 0)

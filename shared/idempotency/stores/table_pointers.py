@@ -10,10 +10,8 @@ import asyncio
 import json
 
 import msgspec
-from azure.data.tables import TableTransactionError
 from azure.data.tables.aio import TableClient
 
-from ..errors import StoreUnavailable
 from ..inbox_store import StoredDocument
 from ..keys import bucket, storage_id
 from ..outbox import Parcel, parcels_in, pending_ids
@@ -44,20 +42,8 @@ class Pointers:
         """To a later time; None when somebody else was first."""
         moved = msgspec.structs.replace(parcel, due_at=until, sends=parcel.sends + 1)
         transaction = [("delete", _entity(parcel)), ("create", _entity(moved))]
-
-        async def submit() -> bool:
-            try:
-                await self._table.submit_transaction(transaction)
-            except TableTransactionError as error:
-                if access.is_refusal(error):
-                    return False
-                raise
-            return True
-
-        answer = await access.answer(submit, self._table)
-        if isinstance(answer, bool):
-            return moved if answer else None
-        raise StoreUnavailable(f"Table Storage answered {answer} to a whole transaction")
+        refused = await access.submit(self._table, transaction)
+        return moved if refused is None else None
 
     async def due(self, now: float, limit: int) -> tuple[Parcel, ...]:
         """What pointers lead to: one query for each bucket, and one for each pointer that is due."""

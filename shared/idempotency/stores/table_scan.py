@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+import msgspec
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, HttpResponseError
-from azure.data.tables import TableEntity, TableTransactionError, UpdateMode
+from azure.data.tables import TableEntity, UpdateMode
 from azure.data.tables.aio import TableClient
 
 from ..documents import RESERVED, from_document, to_document
@@ -64,25 +65,10 @@ class TableScan:
     async def replace(self, found: Found, record: Record) -> Found | None:
         document = to_document(record, prefix=self._prefix)
         entity = access.to_entity(*found.address, document)
-        answer = await access.answer(
-            lambda: self._table.update_entity(
-                entity,
-                mode=UpdateMode.REPLACE,
-                etag=found.etag,
-                match_condition=MatchConditions.IfNotModified,
-            ),
-            self._table,
-        )
-        if isinstance(answer, int):
+        etag = await access.replace(self._table, entity, etag=found.etag)
+        if etag is None:
             return None
-        return Found(
-            record=record,
-            source=self.source,
-            placement=self.placement,
-            address=found.address,
-            etag=str(answer["etag"]),
-            age=0.0,
-        )
+        return msgspec.structs.replace(found, record=record, etag=etag, age=0.0)
 
     async def delete(self, found: Found) -> bool:
         return await access.delete(self._table, *found.address, etag=found.etag)
@@ -111,31 +97,11 @@ class TableScan:
     async def _delete_batch(self, batch: list[Found]) -> int:
         """One entity group transaction, tried again without each record that changed meanwhile."""
         while batch:
-            refused = await access.answer(lambda batch=batch: self._submit(batch), self._table)  # type: ignore[misc]
+            refused = await access.submit(self._table, [_deletion(each) for each in batch])
             if refused is None:
                 return len(batch)
-            if not isinstance(refused, TableTransactionError):
-                return 0
             batch = [each for n, each in enumerate(batch) if n != refused.index]
         return 0
-
-    async def _submit(self, batch: list[Found]) -> TableTransactionError | None:
-        condition = {"match_condition": MatchConditions.IfNotModified}
-        operations: list[Any] = [
-            (
-                "delete",
-                {"PartitionKey": each.address[0], "RowKey": each.address[1]},
-                {"etag": each.etag, **condition},
-            )
-            for each in batch
-        ]
-        try:
-            await self._table.submit_transaction(operations)
-        except TableTransactionError as error:
-            if access.is_refusal(error):
-                return error
-            raise
-        return None
 
     async def close(self) -> None:
         await self._table.close()
@@ -219,3 +185,13 @@ class TableScan:
             etag=str(entity.metadata["etag"]),
             age=max(0.0, (answered_at - written_at).total_seconds()),
         )
+
+
+def _deletion(found: Found) -> tuple[Any, ...]:
+    """To be deleted if it is still the one that was found."""
+    partition, row = found.address
+    return (
+        "delete",
+        {"PartitionKey": partition, "RowKey": row},
+        {"etag": found.etag, "match_condition": MatchConditions.IfNotModified},
+    )

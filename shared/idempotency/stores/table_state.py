@@ -6,8 +6,6 @@ that of a thing which changes that often by itself.
 
 from typing import Any
 
-from azure.core import MatchConditions
-from azure.data.tables import UpdateMode
 from azure.data.tables.aio import TableClient
 
 from ..keys import storage_id
@@ -32,22 +30,10 @@ class TableStateStore:
         return StoredState(document=access.to_document(entity), etag=str(entity.metadata["etag"]))
 
     async def create(self, id_: str, document: Document) -> bool:
-        entity = _entity(id_, document)
-        answer = await access.answer(lambda: self._table.create_entity(entity), self._table)
-        return not isinstance(answer, int)
+        return await access.create(self._table, _entity(id_, document)) is not None
 
     async def replace(self, id_: str, document: Document, etag: str) -> bool:
-        entity = _entity(id_, document)
-        answer = await access.answer(
-            lambda: self._table.update_entity(
-                entity,
-                mode=UpdateMode.REPLACE,
-                etag=etag,
-                match_condition=MatchConditions.IfNotModified,
-            ),
-            self._table,
-        )
-        return not isinstance(answer, int)
+        return await access.replace(self._table, _entity(id_, document), etag=etag) is not None
 
     async def close(self) -> None:
         await self._table.close()
