@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shared import clients, storage
+from shared.blobs import AzureBlobs, Blobs
 from shared.idempotency import (
     ConfigurationError,
     Consumer,
@@ -52,6 +53,8 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
     """None without Service Bus: then nothing is published."""
     queues: ServiceBusQueues
     storage_queues: StorageQueues
+    blobs: Blobs
+    """Of the container that imports are read from."""
     send_order: SendOrder
     observer: Observer
     sources: Mapping[str, str]
@@ -123,6 +126,9 @@ def build(environment: Mapping[str, str] = os.environ) -> App:
         outbox=outbox,
         queues=queues,
         storage_queues=storage_queues,
+        blobs=AzureBlobs(
+            functools.partial(clients.blobs, settings.blobs, settings.imports.container)
+        ),
         send_order=send_order,
         observer=observer,
         sources=_sources(settings),

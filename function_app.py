@@ -6,6 +6,7 @@ from blueprints import (
     admin,
     description,
     fulfilment,
+    imports,
     inventory,
     operations,
     order_status,
@@ -19,7 +20,8 @@ from bootstrap import build
 
 app = func.FunctionApp(http_auth_level=func.AuthLevel.FUNCTION)
 parts = build()
-orders.register(app, parts)
+process_order = orders.register(app, parts)
+imports.register(app, parts, process_order)
 fulfilment.register(app, parts)
 inventory.register(app, parts)
 timelines.register(app, parts)

@@ -1,5 +1,6 @@
 """Orders: submitted over HTTP, queued, made into one document each."""
 
+import functools
 import json
 from urllib.parse import quote
 
@@ -40,23 +41,27 @@ def place_order(body: bytes, events_topic: str | None) -> None:
         order_placed(document).send_by(unit, events_topic)
 
 
-def register(app: func.FunctionApp, parts: App) -> None:
-    """Register the functions whose connections are configured."""
+def register(app: func.FunctionApp, parts: App) -> Inbox:
+    """Register the functions whose connections are configured.
+
+    The consumer of orders, for others that bring orders in.
+    """
     # one consumer whatever brings an order in: its id is the key everywhere
     consumer = parts.inbox("process_order", entity_is_marker=True, changed_fields=changed_fields)
     if parts.settings.service_bus:
         _register_service_bus(app, parts, consumer)
     _register_storage_queue(app, parts, consumer)
     _register_http(app, parts)
+    return consumer
 
 
-def _events_topic(parts: App) -> str | None:
+def events_topic(parts: App) -> str | None:
     """Where orders' events go; None without Service Bus."""
     return parts.settings.order_events_topic if parts.outbox else None
 
 
 def _register_service_bus(app: func.FunctionApp, parts: App, consumer: Inbox) -> None:
-    events_topic = _events_topic(parts)
+    topic = events_topic(parts)
 
     @app.function_name("process_order")
     @app.service_bus_queue_trigger(
@@ -67,11 +72,12 @@ def _register_service_bus(app: func.FunctionApp, parts: App, consumer: Inbox) ->
     )
     @service_bus.idempotent(consumer, settlement=parts.settlement, pacing=parts.settings.pacing)
     async def process_order(message: func.ServiceBusMessage) -> None:
-        place_order(message.get_body(), events_topic)
+        place_order(message.get_body(), topic)
 
 
 def _register_storage_queue(app: func.FunctionApp, parts: App, consumer: Inbox) -> None:
-    events_topic = _events_topic(parts)
+    topic = events_topic(parts)
+    queue = parts.settings.orders_storage_queue
 
     @app.function_name("process_order_from_storage_queue")
     @app.queue_trigger(
@@ -80,11 +86,11 @@ def _register_storage_queue(app: func.FunctionApp, parts: App, consumer: Inbox) 
     @storage_queue.idempotent(
         consumer,
         key=storage_queue.json_key("order_id"),
-        poison_queue=parts.storage_queues.set_aside,
+        poison_queue=functools.partial(parts.storage_queues.set_aside, queue),
         pacing=parts.settings.pacing,
     )
     async def process_order_from_storage_queue(message: func.QueueMessage) -> None:
-        place_order(message.get_body(), events_topic)
+        place_order(message.get_body(), topic)
 
 
 def _register_http(app: func.FunctionApp, parts: App) -> None:

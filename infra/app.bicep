@@ -40,6 +40,9 @@ var connections = {
 var names = {
   ORDERS_QUEUE: 'orders'
   ORDERS_STORAGE_QUEUE: 'orders'
+  IMPORTS_QUEUE: 'imports'
+  IMPORTS_CONTAINER: 'imports'
+  IMPORT_SLICE_SECONDS: '120'
   QUARANTINE_QUEUE: 'quarantine'
   STOCK_QUEUE: 'stock-levels'
   FULFILMENT_QUEUE: 'fulfilment'

@@ -1,5 +1,5 @@
 // One storage account: the host's own state, the deployed package, the orders that come over a
-// Storage queue, and, with store=table, the orders and the records.
+// Storage queue or in a file, and, with store=table, the orders and the records.
 param name string
 param location string
 param tags object
@@ -8,9 +8,10 @@ param tags object
 param sku string
 
 var deploymentContainer = 'deployment'
+var importsContainer = 'imports'
 
 // `-poison`: where the host and the app put what can never be processed.
-var queues = ['orders', 'orders-poison']
+var queues = ['orders', 'orders-poison', 'imports', 'imports-poison']
 
 var tables = ['orders', 'idempotency', 'inventory', 'timelines']
 
@@ -44,6 +45,13 @@ resource blobService 'Microsoft.Storage/storageAccounts/blobServices@2024-01-01'
 resource deployment 'Microsoft.Storage/storageAccounts/blobServices/containers@2024-01-01' = {
   parent: blobService
   name: deploymentContainer
+  properties: { publicAccess: 'None' }
+}
+
+// The files of orders that are imported, and their bad rows.
+resource imports 'Microsoft.Storage/storageAccounts/blobServices/containers@2024-01-01' = {
+  parent: blobService
+  name: importsContainer
   properties: { publicAccess: 'None' }
 }
 

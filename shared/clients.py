@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from azure.data.tables.aio import TableClient
     from azure.servicebus.aio import ServiceBusClient
     from azure.servicebus.aio.management import ServiceBusAdministrationClient
+    from azure.storage.blob.aio import ContainerClient
     from azure.storage.queue.aio import QueueServiceClient
 
 _ANSWER_WITHIN = 10
@@ -37,6 +38,22 @@ def queues(connection: Connection) -> "QueueServiceClient":
     if connection.connection_string:
         return QueueServiceClient.from_connection_string(connection.connection_string)
     return QueueServiceClient(connection.address or "", credential=identity())
+
+
+def blobs(connection: Connection, container: str) -> "ContainerClient":
+    """One container of an account; nothing is sent before its first call."""
+    from azure.storage.blob.aio import ContainerClient
+
+    options: dict[str, Any] = {
+        "retry_total": 2,
+        "connection_timeout": _ANSWER_WITHIN,
+        "read_timeout": _ANSWER_WITHIN,
+    }
+    if connection.connection_string:
+        return ContainerClient.from_connection_string(
+            connection.connection_string, container, **options
+        )
+    return ContainerClient(connection.address or "", container, credential=identity(), **options)
 
 
 @functools.cache

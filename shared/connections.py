@@ -30,7 +30,7 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def storage(values: Mapping[str, str], service: str) -> Connection:
-    """The storage account's ``service``: table or queue."""
+    """The storage account's ``service``: table, queue or blob."""
     name = "AzureWebJobsStorage"
     address = values.get(f"{name}__{service}ServiceUri")
     account = values.get(f"{name}__accountName")

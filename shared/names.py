@@ -33,6 +33,12 @@ STORAGE_QUEUE: Final = Rule(
     63 - len("-poison"),
     "3 to 56 small letters, digits and single hyphens between them (its poison queue has 7 more)",
 )
+BLOB_CONTAINER: Final = Rule(
+    "a blob container",
+    re.compile(r"(?=.{3})[a-z0-9]+(-[a-z0-9]+)*", re.ASCII),
+    63,
+    "3 to 63 small letters, digits and single hyphens between them",
+)
 SERVICE_BUS: Final = Rule(
     "a queue or topic of Service Bus",
     re.compile(r"[a-z0-9]([a-z0-9._/-]*[a-z0-9])?", re.ASCII | re.IGNORECASE),

@@ -193,10 +193,12 @@ class StorageQueues:
 
     async def send_order(self, order_id: str, body: bytes) -> None:
         """Send an order; its id is in the body, since a Storage queue knows no id of ours."""
-        await self._send(self._orders, body.decode())
+        await self.send(self._orders, body.decode())
 
-    async def set_aside(self, message: func.QueueMessage, reason: str, description: str) -> None:
-        """Send a message that can never succeed to the poison queue, with the reason.
+    async def set_aside(
+        self, queue: str, message: func.QueueMessage, reason: str, description: str
+    ) -> None:
+        """Send a message that can never succeed to the poison queue of its own, with the reason.
 
         The text is kept as it is where it is text, in base64 otherwise.
         """
@@ -206,9 +208,10 @@ class StorageQueues:
         except UnicodeDecodeError:
             original = {"base64": base64.b64encode(body).decode()}
         envelope = {"reason": reason, "description": description, "id": message.id, **original}
-        await self._send(f"{self._orders}-poison", json.dumps(envelope))
+        await self.send(f"{queue}-poison", json.dumps(envelope))
 
-    async def _send(self, queue: str, text: str) -> None:
+    async def send(self, queue: str, text: str) -> None:
+        """Send one message; raises TransientFailure when the queue does not take it."""
         if self._client is None:
             self._client = self._connect()
         client = self._client.get_queue_client(queue)

@@ -11,7 +11,16 @@ from .connections import Connection
 from .idempotency.errors import ConfigurationError
 from .idempotency.records import Policy
 from .idempotency.triggers.pacing import Pacing
-from .names import COSMOS, SERVICE_BUS, STORAGE_QUEUE, SUBSCRIPTION, TABLE, Rule, check_name
+from .names import (
+    BLOB_CONTAINER,
+    COSMOS,
+    SERVICE_BUS,
+    STORAGE_QUEUE,
+    SUBSCRIPTION,
+    TABLE,
+    Rule,
+    check_name,
+)
 
 _log = logging.getLogger("app.settings")
 
@@ -25,6 +34,14 @@ class PaymentSettings(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     timeout: float
     settle: float
+
+
+class ImportSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where imports are asked for, and where the files are; ``slice_seconds``: see `Importer`."""
+
+    queue: str
+    container: str
+    slice_seconds: float
 
 
 class OperationsSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +65,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     store: Literal["table", "cosmos"]
     tables: Connection
     queues: Connection
+    blobs: Connection
     service_bus: Connection | None
     cosmos: Connection | None
     cosmos_database: str
@@ -63,6 +81,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     fulfilment_queue: str
     order_events_topic: str
     timeline_subscription: str
+    imports: ImportSettings
     payments: PaymentSettings | None
     payments_subscription: str
     settlement_schedule: str
@@ -100,6 +119,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             store=store,
             tables=connections.storage(values, "table"),
             queues=connections.storage(values, "queue"),
+            blobs=connections.storage(values, "blob"),
             service_bus=service_bus,
             cosmos=cosmos,
             cosmos_database=_name(values, "COSMOS_DATABASE", "orders", COSMOS),
@@ -117,6 +137,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             timeline_subscription=_name(
                 values, "TIMELINE_SUBSCRIPTION", "order-timeline", SUBSCRIPTION
             ),
+            imports=_imports(values),
             payments=_payments(values, policy),
             payments_subscription=_name(values, "PAYMENTS_SUBSCRIPTION", "payments", SUBSCRIPTION),
             settlement_schedule=_text(values, "SETTLEMENT_SCHEDULE", "0 0 2 * * *"),
@@ -158,6 +179,14 @@ def _policy(values: Mapping[str, str]) -> Policy:
         return Policy(**chosen, retention=retention)
     except ConfigurationError as error:
         raise ConfigurationError(f"app settings IDEMPOTENCY_*: {error}") from error
+
+
+def _imports(values: Mapping[str, str]) -> ImportSettings:
+    return ImportSettings(
+        queue=_name(values, "IMPORTS_QUEUE", "imports", STORAGE_QUEUE),
+        container=_name(values, "IMPORTS_CONTAINER", "imports", BLOB_CONTAINER),
+        slice_seconds=_seconds(values, "IMPORT_SLICE_SECONDS", 120.0),
+    )
 
 
 def _payments(values: Mapping[str, str], policy: Policy) -> PaymentSettings | None:

@@ -10,6 +10,7 @@ CONNECTIONS: Meanings = {
     "AzureWebJobsStorage__tableServiceUri": "The table service's address, for clouds whose addresses do "
     "not end in `core.windows.net`; wins over `__accountName`.",
     "AzureWebJobsStorage__queueServiceUri": "The same for the queue service.",
+    "AzureWebJobsStorage__blobServiceUri": "The same for the blob service.",
     "ServiceBusConnection": "Service Bus connection string. With neither this nor the next one, the "
     "Service Bus functions are not registered.",
     "ServiceBusConnection__fullyQualifiedNamespace": "`NAME.servicebus.windows.net`, reached as a "
@@ -48,6 +49,9 @@ QUEUES: Meanings = {
     "ORDERS_QUEUE": "Service Bus queue of `process_order`.",
     "ORDERS_STORAGE_QUEUE": "Storage queue of `process_order_from_storage_queue`; poison goes to the "
     "queue of this name with `-poison` behind it.",
+    "IMPORTS_QUEUE": "Storage queue of `import_orders`: each message names a blob.",
+    "IMPORTS_CONTAINER": "Blob container of the files that are imported, and of their bad rows.",
+    "IMPORT_SLICE_SECONDS": "For how long one invocation imports before it leaves the rest to the next.",
     "QUARANTINE_QUEUE": "Service Bus queue for what cannot be dead-lettered: events, and messages "
     "where the settlement is `quarantine-queue`.",
     "STOCK_QUEUE": "Service Bus queue of `stock_level_changed`.",

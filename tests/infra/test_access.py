@@ -15,6 +15,7 @@ from local.deployment.infra import INFRA, ROOT
 from local.deployment.upload import uploaded_files
 
 BLOB_OWNER = "b7e6dc6d-f1e8-4753-8033-0f276bb0955b"
+BLOB_CONTRIBUTOR = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
 QUEUE_CONTRIBUTOR = "974c5e8b-45b9-4653-ba55-5f855dd0fb88"
 TABLE_CONTRIBUTOR = "0a9a7e1f-b9d0-4cc4-a60d-0319b160aaa3"
 BUS_RECEIVER = "4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0"
@@ -32,6 +33,9 @@ NEEDED_BY_CLIENT: Mapping[str, set[str]] = {
     "azure.identity": set(),
     "azure.monitor": {METRICS_PUBLISHER},
     "azure.servicebus": {BUS_SENDER},
+    "azure.storage.blob": {
+        BLOB_OWNER
+    },  # the platform's need: a Contributor's rights are among its own
     "azure.storage.queue": {QUEUE_CONTRIBUTOR},
 }
 NEEDED_BY_TRIGGER: Mapping[str, set[str]] = {
@@ -130,8 +134,9 @@ def test_the_app_has_the_roles_its_clients_and_triggers_need_and_no_others(
 
 
 @pytest.mark.parametrize("store", ["table", "cosmos"])
-def test_whoever_deploys_may_send_receive_and_settle_records(store: str) -> None:
-    roles = {BUS_RECEIVER, BUS_SENDER, QUEUE_CONTRIBUTOR, TABLE_CONTRIBUTOR, SECRETS_OFFICER}
+def test_whoever_deploys_may_send_receive_upload_and_settle_records(store: str) -> None:
+    roles = {BUS_RECEIVER, BUS_SENDER, SECRETS_OFFICER}
+    roles |= {BLOB_CONTRIBUTOR, QUEUE_CONTRIBUTOR, TABLE_CONTRIBUTOR}
     if store == "cosmos":
         roles |= {COSMOS_CONTRIBUTOR}
 

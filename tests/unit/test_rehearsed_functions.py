@@ -2,9 +2,11 @@
 
 import functools
 import json
+import math
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -23,6 +25,7 @@ from shared.idempotency import (
     Inbox,
     Outbox,
     Reconcile,
+    Rerun,
     ResultCodec,
     State,
     VersionGuard,
@@ -36,6 +39,7 @@ from shared.idempotency.stores.memory import MemoryStore
 from shared.idempotency.stores.memory_inbox import MemoryInbox
 from shared.idempotency.stores.memory_state import MemoryStateStore
 from shared.idempotency.triggers.cloud_event import CloudEvent
+from shared.imports import Importer, ImportMessage, Progress
 from shared.inventory import StockLevel
 from shared.order_events import ORDER_PLACED, OrderEvent
 from shared.order_status import status_of
@@ -45,6 +49,7 @@ from shared.payments import PaymentProvider, Receipt, Settled, charge_order
 from shared.settlement import DaySettled, settle_day
 from shared.timelines import with_event
 from tests.triggers.webhook_sender import a_secret
+from tests.unit.imports import MemoryBlobs, an_order, jsonl
 
 type Work = Callable[[], Awaitable[Any]]
 
@@ -230,7 +235,53 @@ async def daily_settlement(placed: Documents) -> Report:
         DELIVERY,
         effects=["settle-EUR", "settle-USD", "close"],
         codec=ResultCodec(DaySettled),
-        crashes=2,
+    )
+
+
+async def import_orders(placed: Documents) -> Report:
+    asked = ImportMessage(blob="orders.jsonl", etag="0x1")
+    content = jsonl(an_order("o-1"), "no order", an_order("o-2"))
+
+    class Stores(MemoryInbox):
+        """Orders, with the records of imports, the blobs and the next slices beside them."""
+
+        def __init__(self, clock: Clock) -> None:
+            super().__init__(clock)
+            self.records = MemoryStore(clock)
+            self.blobs = MemoryBlobs()
+            self.blobs.put(asked.blob, content)
+
+    def counted(stores: Stores) -> dict[str, int]:
+        placed = [of for of, id_ in stores.documents() if id_.startswith("placed-")]
+        return {**Counter(placed), "set aside": len(stores.blobs.errors())}
+
+    def handler(process: Process) -> Work:
+        stores = process.store
+        orders = Inbox("process_order", stores, entity_is_marker=True, clock=process.clock)
+        importer = Importer(
+            process.through(stores.blobs),
+            orders,
+            lambda body: place_order(body, None),
+            process.effect("next slice"),
+            slice_seconds=60.0,
+            chunk_seconds=20.0,
+            chunk_rows=2,
+        )
+        return lambda: importer.handle(asked)
+
+    return await rehearse(
+        lambda process: Consumer(
+            "import_orders",
+            process.through(process.store.records),
+            effects=Effects(policy=Rerun(provider_key_retention=math.inf), settle=20.0),
+            clock=process.clock,
+        ),
+        handler,
+        DELIVERY,
+        effects=["o-1", "o-2", "set aside"],
+        count=counted,
+        store=Stores,
+        codec=ResultCodec(Progress),
     )
 
 
@@ -317,6 +368,7 @@ REHEARSED: dict[str, Callable[[Documents], Awaitable[Report]]] = {
     "submit_order": submit_order,
     "charge_payment": charge_payment,
     "daily_settlement": daily_settlement,
+    "import_orders": import_orders,
     "payment_webhook": payment_webhook,
     "fulfil_order": fulfil_order,
     "stock_level_changed": stock_level_changed,

@@ -8,7 +8,7 @@ invocation succeeds; an exception lets the message reappear after host.json's `v
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import azure.functions as func
 import msgspec
@@ -27,6 +27,13 @@ _log = logging.getLogger("idempotency.storage_queue")
 
 type KeyOf = Callable[[bytes], str]
 """Reads the business key out of a body; raises DeliveryRejected when there is none."""
+
+
+class OfMessage(NamedTuple):
+    """A key that takes more than the body: the message's own id, where each is a request of its own."""
+
+    read: Callable[[func.QueueMessage], str]
+
 
 type PoisonQueue = Callable[[func.QueueMessage, str, str], Awaitable[None]]
 """Sends a message to the poison queue with the reason and its description."""
@@ -53,7 +60,7 @@ def json_key(field: str) -> KeyOf:
 def idempotent(
     consumer: Protected,
     *,
-    key: KeyOf,
+    key: KeyOf | OfMessage,
     poison_queue: PoisonQueue,
     fingerprint: Fingerprint | None = canonical_json,
     pacing: Pacing | None = None,
@@ -86,7 +93,7 @@ class _Dequeued:
     def __init__(
         self,
         message: func.QueueMessage,
-        key: KeyOf,
+        key: KeyOf | OfMessage,
         fingerprint: Fingerprint | None,
         poison_queue: PoisonQueue,
     ) -> None:
@@ -116,13 +123,13 @@ class _Dequeued:
 
 
 def to_delivery(
-    message: func.QueueMessage, key: KeyOf, fingerprint: Fingerprint | None
+    message: func.QueueMessage, key: KeyOf | OfMessage, fingerprint: Fingerprint | None
 ) -> Delivery:
     """What the consumer needs to know of a message; raises DeliveryRejected when it cannot be told."""
     body = message.get_body()
     inserted = message.insertion_time
     return Delivery(
-        key=key(body),
+        key=checked(key.read(message)) if isinstance(key, OfMessage) else key(body),
         fingerprint=fingerprint(body) if fingerprint else None,
         trigger="storage_queue",
         redelivered=(message.dequeue_count or 1) > 1,
