@@ -12,7 +12,7 @@ ORDERS ?= 120
 STORE ?= table
 PORT ?= 7071
 
-.PHONY: help setup demo start send test test-slow test-all test-lowest lint explore clean infra-check package smoke
+.PHONY: help setup demo start send import test test-slow test-all test-lowest lint explore clean infra-check package smoke
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ start: $(INSTALLED) ## Run the app to play with (PORT=7071 STORE=table|cosmos AZ
 
 send: $(INSTALLED) ## Send a message to the running app (FILE=samples/order.json TO=service-bus|storage-queue)
 	@$(RUN) -m local.send $(or $(FILE),samples/order.json) $(if $(TO),--to $(TO)) $(ARGS)
+
+import: $(INSTALLED) ## Import a file of orders into the running app (FILE=samples/orders.csv)
+	@$(RUN) -m local.import_file $(or $(FILE),samples/orders.csv) $(ARGS)
 
 lint: $(INSTALLED) ## Style and types
 	@.venv/bin/ruff check .

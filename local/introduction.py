@@ -38,6 +38,7 @@ def introduction(running: Running) -> str:
         lines += ["  make send FILE=samples/order.json"]
     lines += [
         "  make send FILE=samples/order.json TO=storage-queue",
+        "  make import FILE=samples/orders.csv",
         f"  {post}",
         "  or any Service Bus or Storage queue client, with the connection strings above",
         "",

@@ -206,7 +206,7 @@ def _broker(parts: contextlib.ExitStack) -> "Broker":
 
 
 def _azurite(parts: contextlib.ExitStack) -> Azurite:
-    """Storage with the queue that messages come in through; the app makes its own tables."""
+    """Storage with the queues that messages come in through; the app makes its own tables."""
     try:
         azurite = parts.enter_context(Azurite(ports=STANDARD_PORTS))
     except PortInUse as error:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from . import hostjson
 from .host import Host, Options
+from .storage_queue import HIDDEN
 from .unwatched import unwatched
 from .worker import IndexingError, Worker
 
@@ -52,7 +53,7 @@ def main() -> int:
     if port:
         os.environ.setdefault("WEBSITE_HOSTNAME", f"localhost:{port}")
     try:
-        return asyncio.run(_run(app, Options(settings, port, arguments.grace)))
+        return asyncio.run(_run(app, Options(settings, port, arguments.grace, arguments.hide)))
     except KeyboardInterrupt:  # while the app was loading: afterwards Ctrl-C is an orderly stop
         return 130
 
@@ -66,6 +67,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quiet", action="store_true", help="log failures only")
     parser.add_argument(
         "--grace", type=float, default=GRACE, help="seconds to finish in after Ctrl-C"
+    )
+    parser.add_argument(
+        "--hide",
+        type=float,
+        default=os.environ.get("LOCAL_HOST_HIDE", HIDDEN),
+        help="seconds a Storage queue message stays invisible while its function runs, renewed at"
+        " half time (default: as in Azure)",
     )
     return parser.parse_args()
 

@@ -14,7 +14,7 @@ from .invocations import Invocations
 from .routes import RouteError, route
 from .service_bus import ServiceBusTrigger
 from .settlement import Settlement
-from .storage_queue import StorageQueueTrigger
+from .storage_queue import HIDDEN, StorageQueueTrigger
 from .subscription import subscription
 from .timer import TimerTrigger
 from .worker import Worker, settlement_address
@@ -31,11 +31,15 @@ class Trigger(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run: host.json, the HTTP port (None: no HTTP), seconds to finish in."""
+    """How to run: host.json, the HTTP port (None: no HTTP), seconds to finish in.
+
+    hide: seconds a Storage queue message stays invisible at a time.
+    """
 
     settings: HostSettings
     port: int | None
     grace: float
+    hide: float = HIDDEN
 
 
 class Host:
@@ -138,6 +142,7 @@ class Host:
                     connection(function.trigger, environment),
                     self._settings.queues,
                     self.invocations,
+                    hide=self._options.hide,
                 )
             case "timerTrigger":
                 timer = TimerTrigger(function, self.invocations, environment)

@@ -17,7 +17,7 @@ from .invocations import Invocations
 
 log = logging.getLogger("local.host")
 
-HIDDEN = 600  # seconds a message stays invisible while its function runs, renewed at half time
+HIDDEN = 600.0  # seconds a message stays invisible while its function runs, renewed at half time
 SHORTEST_POLL = 0.1  # seconds between two looks at a queue that has just had messages
 
 
@@ -31,12 +31,14 @@ class StorageQueueTrigger:
         connection: Connection,
         settings: QueueSettings,
         invocations: Invocations,
+        hide: float = HIDDEN,
     ) -> None:
         self._function = function
         self._name = queue
         self._connection = connection
         self._settings = settings
         self._invocations = invocations
+        self._hidden = hide
         self._stopping = asyncio.Event()
         self._freed = asyncio.Event()
         self._poll: asyncio.Task[None] | None = None
@@ -96,7 +98,7 @@ class StorageQueueTrigger:
         """Start an invocation for each message of one batch; false when there was none."""
         found = False
         pages = self._queue.receive_messages(
-            messages_per_page=self._settings.batch_size, visibility_timeout=HIDDEN
+            messages_per_page=self._settings.batch_size, visibility_timeout=int(self._hidden)
         ).by_page()
         try:
             # One page is one request; all of its messages are ours from here on.
@@ -168,11 +170,11 @@ class StorageQueueTrigger:
 
     async def _keep_hidden(self, message: QueueMessage) -> None:
         while True:
-            await asyncio.sleep(HIDDEN / 2)
+            await asyncio.sleep(self._hidden / 2)
             await self._tolerantly(self._hide(message), "not kept invisible")
 
     async def _hide(self, message: QueueMessage) -> None:
-        updated = await self._queue.update_message(message, visibility_timeout=HIDDEN)
+        updated = await self._queue.update_message(message, visibility_timeout=int(self._hidden))
         message.pop_receipt = updated.pop_receipt
 
     async def _give_up(self, message: QueueMessage, why: str) -> None:
