@@ -40,7 +40,7 @@ var connections = {
 var names = {
   ORDERS_QUEUE: 'orders'
   ORDERS_STORAGE_QUEUE: 'orders'
-  IMPORTS_QUEUE: 'imports'
+  IMPORTS_STORAGE_QUEUE: 'imports'
   IMPORTS_CONTAINER: 'imports'
   IMPORT_SLICE_SECONDS: '120'
   QUARANTINE_QUEUE: 'quarantine'

@@ -183,7 +183,7 @@ def _policy(values: Mapping[str, str]) -> Policy:
 
 def _imports(values: Mapping[str, str]) -> ImportSettings:
     return ImportSettings(
-        queue=_name(values, "IMPORTS_QUEUE", "imports", STORAGE_QUEUE),
+        queue=_name(values, "IMPORTS_STORAGE_QUEUE", "imports", STORAGE_QUEUE),
         container=_name(values, "IMPORTS_CONTAINER", "imports", BLOB_CONTAINER),
         slice_seconds=_seconds(values, "IMPORT_SLICE_SECONDS", 120.0),
     )

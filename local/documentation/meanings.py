@@ -49,7 +49,7 @@ QUEUES: Meanings = {
     "ORDERS_QUEUE": "Service Bus queue of `process_order`.",
     "ORDERS_STORAGE_QUEUE": "Storage queue of `process_order_from_storage_queue`; poison goes to the "
     "queue of this name with `-poison` behind it.",
-    "IMPORTS_QUEUE": "Storage queue of `import_orders`: each message names a blob.",
+    "IMPORTS_STORAGE_QUEUE": "Storage queue of `import_orders`: each message names a blob.",
     "IMPORTS_CONTAINER": "Blob container of the files that are imported, and of their bad rows.",
     "IMPORT_SLICE_SECONDS": "For how long one invocation imports before it leaves the rest to the next.",
     "QUARANTINE_QUEUE": "Service Bus queue for what cannot be dead-lettered: events, and messages "

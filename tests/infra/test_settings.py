@@ -20,11 +20,14 @@ from shared.settings import Settings
 QUEUES = "Microsoft.ServiceBus/namespaces/queues"
 TOPICS = "Microsoft.ServiceBus/namespaces/topics"
 SUBSCRIPTIONS = "Microsoft.ServiceBus/namespaces/topics/subscriptions"
+BLOB_CONTAINERS = "Microsoft.Storage/storageAccounts/blobServices/containers"
 STORAGE_QUEUES = "Microsoft.Storage/storageAccounts/queueServices/queues"
 TABLES = "Microsoft.Storage/storageAccounts/tableServices/tables"
 CONTAINERS = "Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers"
 
-OTHER_FORMS = {"AzureWebJobsStorage__tableServiceUri", "AzureWebJobsStorage__queueServiceUri"}
+OTHER_FORMS = {
+    f"AzureWebJobsStorage__{service}ServiceUri" for service in ("blob", "queue", "table")
+}
 """Read, but not set: the long forms of AzureWebJobsStorage__accountName, for other clouds."""
 
 LOCAL_ONLY = {"SERVICEBUS_ENTITY_FILE"}
@@ -125,9 +128,10 @@ def test_no_setting_is_one_that_flex_consumption_refuses(app_settings: dict[str,
 def test_every_connection_is_an_address_and_an_identity(app_settings: dict[str, str]) -> None:
     settings = Settings.read(app_settings)
 
-    connections = [settings.tables, settings.queues, settings.service_bus, settings.cosmos]
+    storage = [settings.tables, settings.queues, settings.blobs]
+    connections = [*storage, settings.service_bus, settings.cosmos]
     assert [each.connection_string for each in connections if each] == [None] * (
-        4 if settings.store == "cosmos" else 3
+        5 if settings.store == "cosmos" else 4
     )
     assert settings.tables.address == "https://stexample.table.core.windows.net"
     assert settings.cosmos_verify_tls
@@ -198,6 +202,12 @@ def test_every_queue_that_a_setting_names_is_deployed(app_settings: dict[str, st
             assert value in _names(service_bus, QUEUES), name
         elif name.endswith("_TOPIC"):
             assert value in _names(service_bus, TOPICS), name
+
+
+def test_the_blobs_that_are_imported_have_their_container(app_settings: dict[str, str]) -> None:
+    containers = _names(infra.read("storage"), BLOB_CONTAINERS)
+
+    assert app_settings["IMPORTS_CONTAINER"] in containers
 
 
 def test_every_table_is_deployed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ def running_app(
             "ORDERS_STORAGE_QUEUE": f"orders-{own}",
             "ORDERS_CONTAINER": f"orders{own}",
             "RECORDS_CONTAINER": f"records{own}",
-            "IMPORTS_QUEUE": f"imports-{own}",
+            "IMPORTS_STORAGE_QUEUE": f"imports-{own}",
             "IMPORTS_CONTAINER": f"imports-{own}",
             "QUARANTINE_QUEUE": "quarantine",
             "IDEMPOTENCY_STORE": "table",

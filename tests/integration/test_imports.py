@@ -43,7 +43,7 @@ class Imports:
         self.app = app
         self._storage = app.environment["AzureWebJobsStorage"]
         self._container = app.environment["IMPORTS_CONTAINER"]
-        self._queue = app.environment["IMPORTS_QUEUE"]
+        self._queue = app.environment["IMPORTS_STORAGE_QUEUE"]
 
     def upload(self, name: str, content: bytes) -> str:
         return upload(self._storage, self._container, name, content)

@@ -120,7 +120,7 @@ def test_given_a_setting_that_cannot_work_then_it_is_named_and_no_secret_is_show
     [
         "DefaultEndpointsProtocol=https;AccountName=st;AccountKey=a==;EndpointSuffix=core.windows.net",
         "TableEndpoint=https://st.table.core.windows.net;QueueEndpoint=https://st.queue.core.windows.net;"
-        "SharedAccessSignature=sv=1&sig=a%3D",
+        "BlobEndpoint=https://st.blob.core.windows.net;SharedAccessSignature=sv=1&sig=a%3D",
     ],
 )
 def test_given_a_connection_string_of_either_form_then_it_is_taken(text: str) -> None:
