@@ -6,7 +6,7 @@ Adapters for triggers are in `.triggers`, stores in `.stores`; nothing here impo
 """
 
 from .attempt import Attempt, current_attempt
-from .consumer import Consumer, Protected
+from .consumer import Consumer
 from .direct import idempotent
 from .downstream import downstream_uuid, send_headers, set_headers
 from .effects import (
@@ -50,6 +50,7 @@ from .inbox_store import InboxStore
 from .keys import joined, storage_id
 from .ordering import VersionGuard, apply_if_newer
 from .outbox import Message, OutboxStore
+from .protected import Protected
 from .records import Cause, Delivery, Handled, Outcome, Policy, Record, Status, Stored
 from .relay import Outbox, Swept
 from .results import ResultCodec

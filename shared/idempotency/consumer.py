@@ -7,7 +7,6 @@ after it. Every write is one conditional write; an attempt that was superseded c
 import functools
 import uuid
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 from .attempt import Attempt
 from .clock import Clock, SystemClock
@@ -24,28 +23,10 @@ from .recent import Recent
 from .records import SCHEMA, Delivery, Handled, Outcome, Policy, Record, Status, Stored
 from .results import ResultCodec
 from .running import Stop, run_leased
-from .steps import WHOLE_HANDLER, Steps, settle_of
+from .step_numbers import settle_of
+from .steps import WHOLE_HANDLER, Steps
 from .store import Store
 from .waiting import Patience, WaitingRoom
-
-
-class Protected(Protocol):
-    """A consumer in any form: what an adapter hands deliveries to."""
-
-    @property
-    def name(self) -> str: ...
-
-    async def handle[R](
-        self,
-        delivery: Delivery,
-        work: Callable[[], Awaitable[R]],
-        codec: ResultCodec[R],
-        *,
-        wait: float | None = None,
-    ) -> Handled[R]:
-        """Do the work unless it was done; the outcome says which."""
-        ...
-
 
 _CLAIMS = 6
 """How often a claim is tried when others keep changing the record: then the delivery comes back."""

@@ -29,7 +29,6 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, overload
 
-from .consumer import Protected
 from .errors import (
     ConfigurationError,
     DeliveryRejected,
@@ -40,6 +39,7 @@ from .errors import (
 from .fingerprint import canonical, canonical_json, raw_bytes
 from .handlers import name_of, refuse_registered, result_codec
 from .keys import checked
+from .protected import Protected
 from .records import Delivery, Handled, Outcome
 from .running import as_work
 

@@ -109,9 +109,8 @@ class FencedRecord:
             if not self._is_ours(await self._read()):
                 return False
             if self.record.status.is_finished:
-                return (
-                    True  # our own conclusion, whose answer was lost: nothing is written after it
-                )
+                # our own conclusion, whose answer was lost: nothing is written after it
+                return True
         raise self._unsteady()
 
     async def _read(self) -> Stored | None:

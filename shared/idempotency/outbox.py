@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from .documents import RESERVED
+from .errors import MalformedContent
 from .inbox_store import InboxStore, Operation, StoredDocument
 
 DUE_AT: Final = f"{RESERVED}due_at"
@@ -21,6 +22,8 @@ DUE_AT: Final = f"{RESERVED}due_at"
 SENDS: Final = f"{RESERVED}sends"
 _PENDING: Final = f"{RESERVED}pending"
 _BODY: Final = f"{RESERVED}body"
+_LARGEST_MESSAGE = 192 * 1024
+_LONGEST_SESSION_ID = 128
 
 type Property = str | int | float | bool
 
@@ -45,6 +48,28 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"Message({self.message_id} to {self.destination}, body of {len(self.body)} bytes)"
+
+
+def check_message(message: Message) -> None:
+    """Raise MalformedContent for what no broker would take, before it is committed and can never be sent."""
+    what = f"message to {message.destination!r}"
+    try:
+        msgspec.json.encode([message.properties, message.session_id, message.destination])
+    except UnicodeEncodeError as error:
+        raise MalformedContent(f"{what}: it holds half a surrogate pair") from error
+    if len(message.session_id or "") > _LONGEST_SESSION_ID:
+        raise MalformedContent(
+            f"{what}: its session id has more than {_LONGEST_SESSION_ID} characters"
+        )
+    size = len(message.body) + sum(
+        len(name) + len(str(value)) for name, value in message.properties.items()
+    )
+    if size > _LARGEST_MESSAGE:
+        raise MalformedContent(
+            f"{what}: it has {size} bytes; a Service Bus of the standard tier takes 256 KB with all that "
+            f"it adds, of which {_LARGEST_MESSAGE} are left",
+            reason="ContentTooLarge",
+        )
 
 
 class Parcel(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 
 from .clock import Clock
-from .consumer import Protected
+from .protected import Protected
 from .records import Delivery, Handled, Outcome
 from .results import ResultCodec
 from .staging import Died, Play, Process, Stage

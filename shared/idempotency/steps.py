@@ -37,6 +37,7 @@ from .fencing import FencedRecord
 from .journal import Entry, Journal, Standing
 from .records import Policy
 from .results import ResultCodec, kept
+from .step_numbers import check_deadline, settle_of
 
 if TYPE_CHECKING:
     from .attempt import Attempt
@@ -139,31 +140,20 @@ class Steps:
                 )
             return
         if not 0 < len(name) <= _LONGEST_NAME:
-            raise ConfigurationError(f"a step's name has 1 to {_LONGEST_NAME} characters")
+            raise ConfigurationError(
+                f"a step's name has 1 to {_LONGEST_NAME} characters, not {len(name)}"
+            )
         if self.journal.was_asked(name):
             raise ConfigurationError(
                 f"step {name!r} was asked for twice in one attempt: each effect needs a name of its own"
             )
-        if not 0 < deadline < self._policy.lease:
-            raise ConfigurationError(
-                f"the deadline of step {name!r} ({deadline:g} s) must be above 0 and below the lease "
-                f"({self._policy.lease:g} s): a call must be over before another attempt may begin"
-            )
-        if deadline > self._settle:
-            raise ConfigurationError(
-                f"settle ({self._settle:g} s) must not be less than the deadline of step {name!r} "
-                f"({deadline:g} s): a policy would act while the call may still land"
-            )
-        if self._settle + deadline > self._policy.deadline:
-            raise ConfigurationError(
-                f"settle ({self._settle:g} s) and the deadline of step {name!r} ({deadline:g} s) must "
-                f"not exceed the handler's deadline ({self._policy.deadline:g} s): an attempt that takes "
-                "over could never come to its call"
-            )
+        check_deadline(name, deadline, self._effects, self._policy)
 
     def _check_goes_on(self) -> None:
         if self.superseded:
-            raise AttemptEnded(f"consumer {self._name}: another attempt has taken over")
+            raise AttemptEnded(
+                f"consumer {self._name}: another attempt has taken over; nothing that is done here counts"
+            )
         if self.quarantine is not None:
             raise AttemptEnded(f"consumer {self._name}: quarantined: {self.quarantine[1]}")
 
@@ -192,9 +182,8 @@ class Steps:
         await self._clock.sleep(max(0.0, self._settled_at - self._clock.monotonic()))
         self._check_goes_on()
         if isinstance(policy, Rerun) and not self._effects.whole_handler:
-            await self._make_ready(
-                step
-            )  # now, so that nothing delays a call that relies on its key
+            # now, so that nothing delays a call that relies on its key
+            await self._make_ready(step)
         answer = await settled(
             step.attempt,
             step.name,
@@ -287,9 +276,8 @@ class Steps:
             return  # the attempt's conclusion has been, or is being, written with it
         entries = self.journal.unrecorded()
         for entry in entries:
-            entry.recorded = (
-                True  # by the time anybody relies on it; concurrent steps need not wait
-            )
+            # by the time anybody relies on it; concurrent steps need not wait
+            entry.recorded = True
         try:
             try:
                 written = await self._fenced.write(steps=self.journal.steps())
@@ -351,8 +339,3 @@ class _StepOf:
         self.codec = codec
         self.deadline = deadline
         self.result: Any = None
-
-
-def settle_of(effects: Effects, policy: Policy) -> float:
-    """How long a call may still land, in seconds."""
-    return policy.lease if effects.settle is None else effects.settle

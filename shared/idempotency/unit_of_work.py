@@ -11,13 +11,10 @@ from .documents import DELETED, RESERVED, business_of, is_marker
 from .errors import ConfigurationError, MalformedContent
 from .inbox_store import MOST_OPERATIONS, Operation, StoredDocument
 from .keys import storage_id
-from .outbox import Message, Property
+from .outbox import Message, Property, check_message
 
 MOST_PATCHED_FIELDS: Final = 10
 """In one operation: Cosmos DB takes no more."""
-
-_LARGEST_MESSAGE = 192 * 1024
-_LONGEST_SESSION_ID = 128
 
 type Read = Callable[[str], Awaitable[StoredDocument | None]]
 """Reads a document of the unit's partition by its id."""
@@ -171,7 +168,7 @@ class UnitOfWork:
             session_id=session_id,
             content_type=content_type,
         )
-        _check_message(message)
+        check_message(message)
         self.messages.append(message)
 
     def seal(self) -> None:
@@ -206,28 +203,6 @@ def _checked(id_: str) -> str:
     if id_ != storage_id(id_):
         raise ConfigurationError(f"{id_!r} is no id a store can hold; see storage_id()")
     return id_
-
-
-def _check_message(message: Message) -> None:
-    """Refuse what no broker would take, before it is committed and can never be sent."""
-    what = f"message to {message.destination!r}"
-    try:
-        msgspec.json.encode([message.properties, message.session_id, message.destination])
-    except UnicodeEncodeError as error:
-        raise MalformedContent(f"{what}: it holds half a surrogate pair") from error
-    if len(message.session_id or "") > _LONGEST_SESSION_ID:
-        raise MalformedContent(
-            f"{what}: its session id has more than {_LONGEST_SESSION_ID} characters"
-        )
-    size = len(message.body) + sum(
-        len(name) + len(str(value)) for name, value in message.properties.items()
-    )
-    if size > _LARGEST_MESSAGE:
-        raise MalformedContent(
-            f"{what}: it has {size} bytes; a Service Bus of the standard tier takes 256 KB with all that "
-            f"it adds, of which {_LARGEST_MESSAGE} are left",
-            reason="ContentTooLarge",
-        )
 
 
 def _unreserved[V](document: Mapping[str, V]) -> Mapping[str, V]:

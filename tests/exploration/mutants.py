@@ -9,9 +9,9 @@ import msgspec
 
 from shared.idempotency import Consumer, Record, Status, Store, Stored
 from shared.idempotency.clock import Clock
-from shared.idempotency.consumer import Protected
 from shared.idempotency.exploration import CONSUMER
 from shared.idempotency.inbox_store import InboxStore, Operation, Refused, StoredDocument
+from shared.idempotency.protected import Protected
 from shared.idempotency.records import Policy
 from shared.idempotency.stores.memory import MemoryStore
 from shared.idempotency.stores.memory_inbox import MemoryInbox

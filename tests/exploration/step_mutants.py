@@ -8,12 +8,12 @@ import msgspec
 from shared.idempotency import Consumer, Effects, Record, Status, Store, Stored
 from shared.idempotency.attempt import Attempt
 from shared.idempotency.clock import Clock
-from shared.idempotency.consumer import Protected
 from shared.idempotency.decision import Action
 from shared.idempotency.effects import Answer, CannotTell, DidNotHappen, Reconcile
 from shared.idempotency.exploration import CONSUMER
 from shared.idempotency.fencing import FencedRecord
 from shared.idempotency.journal import Journal
+from shared.idempotency.protected import Protected
 from shared.idempotency.records import Policy
 from shared.idempotency.steps import Steps
 from shared.idempotency.stores.memory import MemoryStore

@@ -12,7 +12,6 @@ import pytest
 
 from shared.idempotency import ConfigurationError, Consumer, Record, Store, Stored
 from shared.idempotency.clock import Clock
-from shared.idempotency.consumer import Protected
 from shared.idempotency.exploration import (
     CONSUMER,
     Choice,
@@ -24,6 +23,7 @@ from shared.idempotency.exploration import (
     replay,
 )
 from shared.idempotency.exploration.scenarios import FIRST, RESENT
+from shared.idempotency.protected import Protected
 from shared.idempotency.records import Policy
 from shared.idempotency.stores.memory import MemoryStore
 from tests.exploration import mutants

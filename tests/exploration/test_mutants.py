@@ -7,11 +7,11 @@ import pytest
 
 from shared.idempotency import Consumer, Inbox, Store
 from shared.idempotency.clock import Clock
-from shared.idempotency.consumer import Protected
 from shared.idempotency.exploration import CONSUMER, Scenario, replay, simplest
 from shared.idempotency.exploration.scenario import ConsumerFactory, InboxFactory
 from shared.idempotency.exploration.scenarios import FIRST, OTHER, RESENT
 from shared.idempotency.inbox_store import InboxStore
+from shared.idempotency.protected import Protected
 from shared.idempotency.records import Policy
 from tests.exploration import mutants
 

@@ -8,10 +8,10 @@ import pytest
 
 from shared.idempotency import Consumer, Effects, Store
 from shared.idempotency.clock import Clock
-from shared.idempotency.consumer import Protected
 from shared.idempotency.exploration import CONSUMER, Plan, Scenario
 from shared.idempotency.exploration.scenario import StepsFactory
 from shared.idempotency.exploration.scenarios import FIRST, RESENT, STEPS_POLICY
+from shared.idempotency.protected import Protected
 from shared.idempotency.records import Policy
 from tests.exploration import step_mutants as mutants
 from tests.exploration.test_mutants import assert_found

@@ -4,9 +4,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ..consumer import Protected
 from ..errors import StoreUnavailable, TransientFailure
 from ..fingerprint import raw_bytes
+from ..protected import Protected
 from ..records import Delivery, Handled, Outcome
 from ..results import ResultCodec
 from .ledger import Ledger

@@ -6,10 +6,11 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from ..clock import Clock
-from ..consumer import Consumer, Protected
+from ..consumer import Consumer
 from ..effects import Effects
 from ..inbox import Inbox
 from ..inbox_store import InboxStore, Operation, Refused, StoredDocument
+from ..protected import Protected
 from ..records import Policy, Record, Stored
 from ..store import Store
 from ..stores.memory import MemoryStore

@@ -5,8 +5,9 @@ import math
 import msgspec
 
 from ..clock import Clock
-from ..consumer import Consumer, Protected
+from ..consumer import Consumer
 from ..effects import Effects, Rerun
+from ..protected import Protected
 from ..records import Policy
 from ..store import Store
 from .plan import Plan

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..consumer import Protected
+from ..protected import Protected
 from .books import StepCall
 from .deliveries import AT_BROKER, Deliveries
 from .ledger import Ledger

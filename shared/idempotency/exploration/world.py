@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ..consumer import Protected
+from ..protected import Protected
 from .books import Books
 from .ledger import Ledger
 from .machine import Machine

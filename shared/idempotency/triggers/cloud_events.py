@@ -23,8 +23,8 @@ from urllib.parse import unquote
 
 import azure.functions as func
 
-from ..consumer import Protected
 from ..errors import MalformedContent
+from ..protected import Protected
 from .batches import Batch
 from .cloud_event import (
     CloudEvent,

@@ -11,7 +11,7 @@ from typing import Any
 import azure.functions as func
 
 from ..clock import Clock, SystemClock
-from ..consumer import Protected
+from ..protected import Protected
 from ..records import Delivery
 from .cloud_event import CloudEvent, delivery_of, from_trigger
 from .pacing import Pacing

@@ -28,8 +28,8 @@ from typing import Any, Protocol
 
 import azure.functions as func
 
-from ..consumer import Protected
 from ..errors import ConfigurationError
+from ..protected import Protected
 from ..results import ResultCodec
 from .callers import Caller, caller_of, function_key_caller
 from .http_request import has_idempotency_key, idempotency_key_of, to_delivery

@@ -12,11 +12,11 @@ from typing import Any, Protocol
 import azure.functions as func
 
 from ..clock import Clock, SystemClock
-from ..consumer import Protected
 from ..errors import ConfigurationError, InvalidKey
 from ..fingerprint import Fingerprint, canonical_json
 from ..keys import checked
 from ..properties import DEDUPLICATION_KEY, FIRST_ENQUEUED_TIME, FORCED
+from ..protected import Protected
 from ..records import Delivery
 from .pacing import Pacing
 from .protecting import Decorator, Handler

@@ -17,8 +17,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from ..clock import Clock
-from ..consumer import Protected
 from ..errors import DeliveryRejected, StoreUnavailable, TransientFailure
+from ..protected import Protected
 from ..records import Delivery, Handled, Outcome
 from ..results import ResultCodec
 from .pacing import Pacing

@@ -14,10 +14,10 @@ import azure.functions as func
 import msgspec
 
 from ..clock import Clock, SystemClock
-from ..consumer import Protected
 from ..errors import MalformedContent
 from ..fingerprint import Fingerprint, canonical_json
 from ..keys import checked
+from ..protected import Protected
 from ..records import Delivery
 from .pacing import Pacing
 from .protecting import Decorator, Handler

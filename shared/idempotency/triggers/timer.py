@@ -25,8 +25,8 @@ import azure.functions as func
 import msgspec
 
 from ..clock import Clock, SystemClock
-from ..consumer import Protected
 from ..errors import ConfigurationError, DeliveryRejected, TransientFailure
+from ..protected import Protected
 from ..records import Delivery, Handled, Outcome, Policy
 from ..schedules import Crontab, crontab
 from .protecting import Handler

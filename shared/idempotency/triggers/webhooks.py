@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 import azure.functions as func
 
-from ..consumer import Protected
 from ..fingerprint import raw_bytes
 from ..keys import checked
+from ..protected import Protected
 from ..records import Delivery
 from .http_response import refusal
 from .problems import problem
