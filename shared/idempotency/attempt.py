@@ -92,8 +92,9 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
         Raises UncertainEffect when what the call did is not known, and whatever the call raised when
         it surely did nothing; TransientFailure when it was not begun (the lease is too short, the
-        provider cannot be asked); AttemptEnded when nothing more may run; ConfigurationError for a name
-        that is used twice, or a consumer that has not declared its effects.
+        provider cannot be asked); StoreUnavailable when it is done and could not be recorded;
+        AttemptEnded when nothing more may run; ConfigurationError for a name that is used twice, or a
+        consumer that has not declared its effects.
         """
         if self.steps is None:
             raise ConfigurationError(

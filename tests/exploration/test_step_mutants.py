@@ -74,7 +74,7 @@ MUTANTS = [
         RECONCILE,
         consumer_of_steps=above(mutants.SettlesAtOnce),
         faults=1,
-        found="uncertain for 0 s, but a call of 'charge' may still land in 20 s",
+        found="uncertain for 0 s, but a call of 'charge' may still land in 25 s",
     ),
     mutant(
         "reconcile before the takeover write",
@@ -149,7 +149,7 @@ MUTANTS = [
     ),
     mutant(
         "provider that forgets keys sooner than stated",
-        Plan(policy="rerun", key_retention=50, stated_retention=90, steps=("charge",)),
+        Plan(policy="rerun", key_retention=50, stated_retention=100, steps=("charge",)),
         faults=1,
         found="'charge' happened twice: called by A#1, and by A#2",
     ),

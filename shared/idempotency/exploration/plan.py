@@ -15,7 +15,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     ``policy`` applies to steps in doubt, ``then`` once ``stated_retention`` is over; the provider
     recognises a key for ``key_retention`` from the first time it had its effect: 0 is a provider that
-    honours no keys. ``last``: the last step is recorded with the completion.
+    honours no keys. ``last``: the last step is recorded with the completion. ``swallows``: the handler
+    makes nothing of a step that failed, and goes on.
     """
 
     policy: PolicyName
@@ -24,9 +25,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     stated_retention: float = math.inf
     steps: tuple[str, ...] = ("reserve", "charge")
     last: bool = False
+    swallows: bool = False
     deadline: float = 14.0
-    settle: float = 20.0
-    """So long that a call at the start of a lease may land after the lease: their sum is above it."""
+    settle: float = 25.0
+    """So long that a call at the start of a lease may land well after the lease: their sum is above it."""
 
     def effects(self, ask: Ask) -> Effects:
         """What the consumer states."""

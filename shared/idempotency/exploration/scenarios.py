@@ -47,6 +47,7 @@ RECONCILE = Plan(policy="reconcile")
 QUARANTINE = Plan(policy="quarantine")
 FORGOTTEN = Plan(policy="rerun", steps=("charge",), key_retention=80, stated_retention=80)
 """At a provider that knows a key for so long that a second attempt may rely on it, and a third not."""
+SWALLOWING = Plan(policy="rerun", steps=("charge",), key_retention=math.inf, swallows=True)
 
 
 def _and_last(plan: Plan) -> Plan:
@@ -63,6 +64,7 @@ STEPS = (
     in_steps("steps, rerun, one message", RERUN, FIRST, faults=2),
     in_steps("last step, rerun, one message", _and_last(RERUN), FIRST, faults=2),
     in_steps("steps, quarantine, one message", QUARANTINE, FIRST, faults=2),
+    in_steps("rerun, errors swallowed", SWALLOWING, FIRST, faults=2),
     in_steps("rerun, key forgotten, quarantine", FORGOTTEN, FIRST, faults=2),
     in_steps(
         "rerun, key forgotten, reconcile",

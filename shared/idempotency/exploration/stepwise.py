@@ -83,8 +83,7 @@ class StepEffects:
             case Status.QUARANTINED:
                 self._check_quarantined(record)
             case Status.COMPLETED:
-                if missing := [step for step in self._plan.steps if step not in happened]:
-                    raise Broken(f"a record becomes completed, and {missing[0]!r} never happened")
+                self._check_completed(record, happened)
             case Status.FAILED if record.owner not in self._books.declined:
                 raise Broken("a record becomes failed, and nothing was refused for good")
             case _ if forgotten := happened - done:
@@ -103,6 +102,16 @@ class StepEffects:
             if step.result != json.dumps(self._books.receipt(step.name)):
                 raise Broken(f"step {step.name!r} is recorded with {step.result}")
         return {step.name for step in done}
+
+    def _check_completed(self, record: Record, happened: Collection[str]) -> None:
+        result = json.loads(record.result or "{}")
+        for step in self._plan.steps:
+            if step not in happened and not self._plan.swallows:
+                raise Broken(f"a record becomes completed, and {step!r} never happened")
+            if (step in happened) != (step in result):
+                raise Broken(
+                    f"a record becomes completed with {result}, which is not true of {step!r}"
+                )
 
     def _check_uncertain(self, record: Record) -> None:
         for call in self._books.on_their_way():

@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Any
 
 from ..attempt import Attempt, current_attempt
+from ..errors import PermanentFailure, TransientFailure
 from ..unit_of_work import current_unit
 from .ledger import Ledger
 from .machine import Machine
@@ -122,13 +123,17 @@ class NamedSteps(Work):
         receipts: dict[str, str] = {}
         for step in plan.steps:
             await self._turn(f"before {step}")
-            receipts[step] = await attempt.step(
-                step,
-                functools.partial(self._provider.call, run, step),
-                deadline=plan.deadline,
-                last=plan.last and step == plan.steps[-1],
-                result_type=str,
-            )
+            try:
+                receipts[step] = await attempt.step(
+                    step,
+                    functools.partial(self._provider.call, run, step),
+                    deadline=plan.deadline,
+                    last=plan.last and step == plan.steps[-1],
+                    result_type=str,
+                )
+            except (TransientFailure, PermanentFailure):
+                if not plan.swallows:
+                    raise
         await self._turn("after its steps")
         return receipts
 
