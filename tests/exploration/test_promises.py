@@ -2,18 +2,18 @@
 
 import pytest
 
-from shared.idempotency.exploration import DEFAULT, QUICK, Plan, Scenario, explore, in_steps
+from shared.idempotency.exploration import DEFAULT, QUICK, Scenario, explore, in_steps
 from shared.idempotency.exploration.scenarios import (
     FIRST,
     FORGOTTEN,
+    ONE_STEP,
     OTHER,
     RECONCILE,
     RESENT,
+    SIDE_BY_SIDE,
     TWICE,
     declared_effect,
 )
-
-ONE_STEP = Plan(policy="reconcile", steps=("charge",), last=True)
 
 _names = [scenario.name.replace(" ", "-") for scenario in QUICK]
 
@@ -45,6 +45,7 @@ def test_every_promise_holds_in_every_schedule_at_the_bounds_of_ci(scenario: Sce
         in_steps("steps", RECONCILE, FIRST, faults=1),
         in_steps("step,-two-deliveries", ONE_STEP, FIRST, RESENT, faults=0),
         in_steps("key-forgotten", FORGOTTEN, FIRST, faults=1),
+        in_steps("steps-side-by-side", SIDE_BY_SIDE, FIRST, faults=1),
     ],
     ids=lambda scenario: scenario.name,
 )

@@ -30,7 +30,8 @@ up to the scenario's number of faults in a schedule:
 A renewal under way when its handler returns may land late too; that is no fault.
 
 With a `Plan` the handler has **named steps** at a provider, which is part of the schedule: it honours
-keys for ever, for a time, or not at all, and the consumer's policy is rerun, reconcile or quarantine.
+keys for ever, for a time, or not at all; the steps run one after the other or side by side; and the
+consumer's policy is rerun, reconcile or quarantine.
 A call of a step may be answered; and, as faults,
 
 - get *no answer*: the caller has a time-out, and the effect comes at once, later, or never;
@@ -53,20 +54,20 @@ ever; an inbox commits once, its marker with its document.
 
 Of named steps (by `stepwise` and `books`): each happens at most once, whatever the policy, and once when
 the record is completed; a step that is recorded as done stays so, with its result, and is not called
-again; a call begins only under a claim whose lease outlives its deadline; no policy acts, by question, call
-or quarantine, before the takeover is written and as long as an earlier call may land; what may have
-happened is never deleted or released, and is uncertain for as long as it may land; a record is
+again; a call begins only under a claim whose lease outlives its deadline; no policy acts, by question,
+call or quarantine, before the takeover is written, nor while an earlier call may still land; what may
+have happened is never deleted or released, and stays uncertain for as long as it may land; a record is
 quarantined only where the policy says so, names the step, and its messages are dead-lettered with the
 reason.
 
 **What is not explored.** More than one key; what the real services' SDKs do; a record that is lost or
 read stale; an event loop that is blocked by a handler; clocks that disagree; a first arrival with
 others between its first call and its answer (nobody could tell); pauses that end earlier than asked;
-steps side by side; threads, which go on past every deadline; what an operator does. A
-claim may land after its message was dead-lettered as a mismatch: it runs nothing and its lease ends, but
-until somebody releases it the key is taken by that content. No store can take such a request back. A
-handler that raises after its effect, with no effect declared, lets the record be deleted: that the
-effect happened is then forgotten, which is what declared effects are for.
+threads, which go on past every deadline; what an operator does. A claim may land after its message was
+dead-lettered as a mismatch: it runs nothing and its lease ends, but until somebody releases it the key
+is taken by that content. No store can take such a request back. A handler that raises after its
+effect, with no effect declared, lets the record be deleted: that the effect happened is then
+forgotten, which is what declared effects are for.
 
 **How to read a trace.** Each line: number, virtual time, delivery (``B#2`` is the second delivery of
 message B), what it asked for, what came of it. Lines with FAULT are the faults; "request 9 may land

@@ -16,7 +16,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     ``policy`` applies to steps in doubt, ``then`` once ``stated_retention`` is over; the provider
     recognises a key for ``key_retention`` from the first time it had its effect: 0 is a provider that
     honours no keys. ``last``: the last step is recorded with the completion. ``swallows``: the handler
-    makes nothing of a step that failed, and goes on.
+    makes nothing of a step that failed, and goes on. ``side_by_side``: the steps run at the same time.
     """
 
     policy: PolicyName
@@ -26,6 +26,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[str, ...] = ("reserve", "charge")
     last: bool = False
     swallows: bool = False
+    side_by_side: bool = False
     deadline: float = 14.0
     settle: float = 25.0
     """So long that a call at the start of a lease may land well after the lease: their sum is above it."""

@@ -1,5 +1,6 @@
 """The business code of an exploration: one effect as a whole, a transaction's document, or named steps."""
 
+import asyncio
 import functools
 from enum import StrEnum
 from typing import Any
@@ -119,23 +120,31 @@ class NamedSteps(Work):
         self._provider = provider
 
     async def _do(self, attempt: Attempt, run: Run, process: Process) -> dict[str, Any]:
-        plan = self._plan
         receipts: dict[str, str] = {}
-        for step in plan.steps:
-            await self._turn(f"before {step}")
-            try:
-                receipts[step] = await attempt.step(
-                    step,
-                    functools.partial(self._provider.call, run, step),
-                    deadline=plan.deadline,
-                    last=plan.last and step == plan.steps[-1],
-                    result_type=str,
-                )
-            except (TransientFailure, PermanentFailure):
-                if not plan.swallows:
-                    raise
+        if self._plan.side_by_side:
+            await self._turn("before its steps")
+            steps = (self._step(attempt, run, step, receipts) for step in self._plan.steps)
+            await asyncio.gather(*steps)
+        else:
+            for step in self._plan.steps:
+                await self._turn(f"before {step}")
+                await self._step(attempt, run, step, receipts)
         await self._turn("after its steps")
-        return receipts
+        return {step: receipts[step] for step in self._plan.steps if step in receipts}
+
+    async def _step(self, attempt: Attempt, run: Run, step: str, receipts: dict[str, str]) -> None:
+        plan = self._plan
+        try:
+            receipts[step] = await attempt.step(
+                step,
+                functools.partial(self._provider.call, run, step),
+                deadline=plan.deadline,
+                last=plan.last and step == plan.steps[-1],
+                result_type=str,
+            )
+        except (TransientFailure, PermanentFailure):
+            if not plan.swallows:
+                raise
 
     async def _turn(self, label: str) -> None:
         if await self._machine.turn("handler", label) is Fate.DAWDLE:
