@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from shared.idempotency import Policy
 from tests.docs.pages import ROOT, Block, blocks, documents
 
 TRIGGERS = ROOT / "shared" / "idempotency" / "triggers"
@@ -144,3 +145,22 @@ def test_every_adapter_is_in_the_table_of_what_was_run() -> None:
 
     assert adapters
     assert {name for name in adapters if f"| `{name}`" not in page} == set()
+
+
+def test_the_numbers_of_a_policy_are_its_defaults() -> None:
+    page = (ROOT / "docs" / "concepts.md").read_text("utf-8").partition("\n## The numbers\n")[2]
+    told = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", page, re.MULTILINE))
+    defaults = {name: getattr(Policy(), name) for name in Policy.__struct_fields__}
+
+    def read(text: str) -> object:
+        number, _, unit = text.partition(" ")
+        if number in ("none", "yes"):
+            return {"none": None, "yes": True}[number]
+        return float(number) * {"": 1, "s": 1, "d": 86400}[unit]
+
+    assert {name: read(text) for name, text in told.items()} == defaults
+
+
+def test_five_minutes_tells_how_long_records_are_kept() -> None:
+    page = (ROOT / "docs" / "five-minutes.md").read_text("utf-8")
+    assert f"{Policy().retention / 86400:g} days" in page

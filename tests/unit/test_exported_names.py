@@ -1,7 +1,9 @@
 """What the package exports, and what importing it costs."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import shared.idempotency as package
 
@@ -24,3 +26,14 @@ def test_importing_the_core_imports_no_azure_sdk() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_only_the_adapters_know_azure_functions() -> None:
+    """Not even lazily, nor for type checkers: the core serves any host."""
+    core = Path(package.__file__).parent
+    knowing = {
+        path.relative_to(core).parts[0]
+        for path in core.rglob("*.py")
+        if re.search(r"^\s*(from|import) azure\.functions\b", path.read_text("utf-8"), re.MULTILINE)
+    }
+    assert knowing == {"triggers"}
