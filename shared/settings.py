@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
@@ -10,6 +11,7 @@ from . import connections
 from .connections import Connection
 from .idempotency.errors import ConfigurationError
 from .idempotency.records import Policy
+from .idempotency.schedules import crontab
 from .idempotency.triggers.pacing import Pacing
 from .names import (
     BLOB_CONTAINER,
@@ -140,8 +142,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             imports=_imports(values),
             payments=_payments(values, policy),
             payments_subscription=_name(values, "PAYMENTS_SUBSCRIPTION", "payments", SUBSCRIPTION),
-            settlement_schedule=_text(values, "SETTLEMENT_SCHEDULE", "0 0 2 * * *"),
-            outbox_sweep_schedule=_text(values, "OUTBOX_SWEEP_SCHEDULE", "0 * * * * *"),
+            settlement_schedule=_schedule(values, "SETTLEMENT_SCHEDULE", "0 0 2 * * *"),
+            outbox_sweep_schedule=_schedule(values, "OUTBOX_SWEEP_SCHEDULE", "0 * * * * *"),
             outbox_grace=_seconds(values, "OUTBOX_GRACE_SECONDS", 60.0),
             webhook_secrets=_secrets(values, "PAYMENT_WEBHOOK_SECRETS"),
             event_origins=tuple(_text(values, "EVENT_ORIGINS", "eventgrid.azure.net").split()),
@@ -161,7 +163,7 @@ def _operations(values: Mapping[str, str]) -> OperationsSettings:
     return OperationsSettings(
         admin=_flag(values, "IDEMPOTENCY_ADMIN"),
         dead_letters=_seconds(values, "IDEMPOTENCY_DEAD_LETTER_DAYS", 14.0) * 86400,
-        purge_schedule=_text(values, "PURGE_SCHEDULE", "0 23 * * * *"),
+        purge_schedule=_schedule(values, "PURGE_SCHEDULE", "0 23 * * * *"),
         entity_file=values.get("SERVICEBUS_ENTITY_FILE") or None,
         role=_text(values, "OTEL_SERVICE_NAME", "orders"),
     )
@@ -224,6 +226,18 @@ def _secrets(values: Mapping[str, str], name: str) -> tuple[str, ...]:
 
 def _text(values: Mapping[str, str], name: str, default: str) -> str:
     return values.get(name) or default
+
+
+def _schedule(values: Mapping[str, str], name: str, default: str) -> str:
+    """An expression that some moment fits; the host would start the app without the function."""
+    text = _text(values, name, default)
+    try:
+        crontab(text).after(datetime.now(UTC))
+    except ValueError as error:
+        raise ConfigurationError(
+            f"app setting {name} is {text!r}, no NCRONTAB expression such as {default!r}: {error}"
+        ) from error
+    return text
 
 
 def _name(values: Mapping[str, str], name: str, default: str, rule: Rule) -> str:
