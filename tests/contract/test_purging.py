@@ -1,11 +1,23 @@
 """The purge deletes what has expired, and nothing else, however often it is interrupted."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 from azure.data.tables.aio import TableClient
 
-from shared.idempotency import Record, Status
+from shared.idempotency import (
+    Consumer,
+    Delivery,
+    Handled,
+    Outcome,
+    Policy,
+    Record,
+    ResultCodec,
+    Status,
+    StoreUnavailable,
+)
+from shared.idempotency.events import Fenced
 from shared.idempotency.purging import Purged, expired, purge
 from shared.idempotency.scanning import Found, Page, Placement, Query
 from shared.idempotency.stores.table import TableStore
@@ -156,3 +168,76 @@ async def test_given_one_consumer_then_only_its_records_go(table: TableClient) -
 
     assert purged.deleted == 1
     assert await keys(table) == {mine.key}
+
+
+async def test_given_a_run_that_is_cut_off_then_what_it_deleted_is_gone_and_the_next_goes_on(
+    table: TableClient,
+) -> None:
+    await put(table, *(over() for _ in range(8)))
+    calls = 0
+
+    class CutOff(TableScan):
+        async def pages(self, query: Query, *, resume: str | None = None) -> AsyncIterator[Page]:
+            small = Query(statuses=query.statuses, expired_by=query.expired_by, page_size=2)
+            async for page in super().pages(small, resume=resume):
+                yield page
+
+        async def delete_all(self, found: list[Found]) -> int:
+            nonlocal calls
+            calls += 1
+            if calls == 3:
+                raise StoreUnavailable("down")
+            return await super().delete_all(found)
+
+    scan = CutOff(table, placement=Placement.DEDICATED)
+    with pytest.raises(StoreUnavailable):
+        await purge(scan)
+    left = await keys(table)
+    assert 0 < len(left) < 8
+
+    purged = await purge(scan)
+
+    assert (purged.deleted, purged.finished) == (len(left), True)
+    assert await keys(table) == set()
+
+
+async def test_given_live_traffic_then_purges_beside_it_disturb_no_attempt_and_no_renewed_key(
+    table: TableClient,
+) -> None:
+    """Keys that are used again while the purge deletes what they had: each use has its one effect."""
+    fenced: list[Fenced] = []
+    consumer = Consumer(
+        "contract",
+        TableStore(table),
+        reusable_keys=True,
+        policy=Policy(memory=0.0),
+        observer=lambda event: fenced.append(event) if isinstance(event, Fenced) else None,
+    )
+    names = [f"key-{n}" for n in range(12)]
+    await put(table, *(over(key=name) for name in names), *(over() for _ in range(12)))
+    working, go_on = asyncio.Semaphore(0), asyncio.Event()
+    done: list[str] = []
+
+    async def use(name: str) -> Handled[None]:
+        async def work() -> None:
+            working.release()
+            await go_on.wait()
+            done.append(name)
+
+        return await consumer.handle(Delivery(key=name), work, ResultCodec(type(None)))
+
+    scan = TableScan(table, placement=Placement.DEDICATED)
+    purges = [asyncio.create_task(purge(scan)) for _ in range(2)]
+    uses = [asyncio.create_task(use(name)) for name in names]
+    for _ in names:
+        await working.acquire()
+    beside = [*await asyncio.gather(*purges), await purge(scan)]  # the last, with all in work
+    deleted = sum(purged.deleted for purged in beside)
+    go_on.set()
+    handled = await asyncio.gather(*uses)
+
+    assert {each.outcome for each in handled} == {Outcome.PROCESSED}
+    assert sorted(done) == sorted(names)
+    assert fenced == []
+    assert 12 <= deleted <= 24, "what nobody uses again, and of the rest what was still there"
+    assert await keys(table) == set(names)

@@ -62,6 +62,29 @@ def test_a_redelivery_is_told_by_the_dequeue_count() -> None:
     assert [d.redelivered for d in deliveries] == [False, False, True]
 
 
+@pytest.mark.parametrize("count", [1, 2, 5])
+async def test_the_dequeue_count_is_a_hint_and_the_record_decides(count: int) -> None:
+    effects = Effects()
+    store = MemoryStore()
+    broker = StorageQueue(consumer_over(store), effects)
+
+    # nothing is recorded, whatever the count says: the delivery before died before its claim
+    assert await broker.deliver(ORDER, count=count) == "done"
+    # it is recorded, whatever the count says: a re-send begins to count anew
+    assert await broker.deliver(ORDER, count=6 - count) == "done"
+
+    assert effects == [ORDER]
+
+
+def test_a_key_may_be_of_the_message_where_each_is_a_request_of_its_own() -> None:
+    key = storage_queue.OfMessage(lambda message: str(message.id))
+    delivery = storage_queue.to_delivery(queue_message(ORDER, id="q-7"), key, None)
+    assert delivery.key == "q-7"
+    empty = storage_queue.OfMessage(lambda message: "")
+    with pytest.raises(MissingKey):
+        storage_queue.to_delivery(queue_message(ORDER), empty, None)
+
+
 async def test_a_poison_queue_that_is_down_keeps_the_message_where_it_is() -> None:
     async def poison_queue(message: func.QueueMessage, reason: str, description: str) -> None:
         raise TransientFailure("the poison queue is down")
