@@ -173,7 +173,8 @@ class ChildProcess:
     def failure(self, reason: str) -> ServiceError:
         """An error that names the child, the reason, and the end of its log."""
         tail = "\n".join(f"    {line}" for line in self.output().splitlines()[-TAIL_LINES:])
-        return ServiceError(f"{self.name}: {reason}" + (f"\n{tail}" if tail else ""))
+        above = "; what it said stands above" if self._to_terminal else ""
+        return ServiceError(f"{self.name}: {reason}{above}" + (f"\n{tail}" if tail else ""))
 
     def stop(self) -> int | None:
         """End the child and its process group: ask, wait for `grace` seconds, kill.

@@ -5,7 +5,7 @@ from enum import StrEnum
 import msgspec
 
 from .fingerprint import same_content
-from .records import SCHEMA, Status, Stored
+from .records import SCHEMA, Record, Status, Stored
 
 CLOCK_ALLOWANCE = 2.0
 """Seconds a lease is honoured beyond its end: the store's time stamps may be whole seconds."""
@@ -88,13 +88,18 @@ def decide(
 
 
 def _is_expired(stored: Stored) -> bool:
-    """Whether a finished record was kept for as long as it should be, by the store's clock."""
-    record = stored.record
+    """Whether our own release's record, which we may replace, was kept for as long as it should be."""
+    return stored.record.schema <= SCHEMA and is_past_retention(stored.record, stored.age)
+
+
+def is_past_retention(record: Record, age: float) -> bool:
+    """Whether a finished record was kept for as long as it should be.
+
+    ``age``: seconds since it was last written, by the store's own clock.
+    """
     if not record.status.is_finished or record.expires_at is None or record.finished_at is None:
         return False
-    if record.schema > SCHEMA:
-        return False  # a newer release's record is not ours to replace
-    return stored.age > record.expires_at - record.finished_at + CLOCK_ALLOWANCE
+    return age > record.expires_at - record.finished_at + CLOCK_ALLOWANCE
 
 
 def _seconds_left(stored: Stored) -> float:

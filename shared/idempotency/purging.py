@@ -8,8 +8,8 @@ from typing import Protocol
 
 import msgspec
 
-from .decision import CLOCK_ALLOWANCE
-from .records import Record, Status
+from .decision import is_past_retention
+from .records import Status
 from .scanning import Found, Query, RecordScan
 
 _FINISHED = frozenset({Status.COMPLETED, Status.FAILED})
@@ -48,13 +48,6 @@ class Purged(msgspec.Struct, frozen=True, kw_only=True):
 def is_expired(found: Found) -> bool:
     """Whether a finished record was kept for as long as it should be, by the store's own clock."""
     return is_past_retention(found.record, found.age)
-
-
-def is_past_retention(record: Record, age: float) -> bool:
-    """``age``: seconds since the record was last written, by the store's clock."""
-    if record.status not in _FINISHED or record.expires_at is None or record.finished_at is None:
-        return False
-    return age > record.expires_at - record.finished_at + CLOCK_ALLOWANCE
 
 
 async def expired(

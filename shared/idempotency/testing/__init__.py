@@ -14,6 +14,7 @@ from .clock import FakeClock
 from .inboxes import InboxContract
 from .outboxes import OutboxContract
 from .records import HOSTILE_KEYS, a_record
+from .states import StateStoreContract
 from .stores import StoreContract
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "FakeClock",
     "InboxContract",
     "OutboxContract",
+    "StateStoreContract",
     "StoreContract",
     "a_record",
 ]

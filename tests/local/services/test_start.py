@@ -207,6 +207,7 @@ def test_given_a_host_that_does_not_start_then_it_is_named_and_nothing_is_left(
     assert code == 1
     assert "func: no such app" in output
     assert "func: ended with exit code 1 before it answered" in output
+    assert "what it said stands above" in output
     assert not start.run_file.exists()
 
 
