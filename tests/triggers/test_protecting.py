@@ -11,15 +11,25 @@ import pytest
 
 from shared.idempotency import ConfigurationError, current_attempt
 from shared.idempotency.stores.memory import MemoryStore
-from shared.idempotency.triggers import http, service_bus, storage_queue
+from shared.idempotency.triggers import (
+    cloud_events,
+    event_grid,
+    http,
+    service_bus,
+    storage_queue,
+    timer,
+    webhooks,
+)
 from shared.idempotency.triggers.protecting import Decorator
 from shared.idempotency.triggers.settlement import BindingSettlement, QuarantineSettlement
+from shared.idempotency.triggers.standard_webhooks import StandardWebhooks
 from tests.triggers.doubles import (
     RecordedActions,
     consumer_over,
     queue_message,
     service_bus_message,
 )
+from tests.triggers.webhook_sender import a_secret
 
 
 async def set_aside(message: Any, reason: str, description: str) -> None:
@@ -44,10 +54,28 @@ def over_http() -> Any:
     return http.idempotent(consumer_over(MemoryStore()))
 
 
+def over_webhooks() -> Any:
+    verifier = StandardWebhooks([a_secret()])
+    return webhooks.idempotent(consumer_over(MemoryStore()), verifier)
+
+
+def over_cloud_events() -> Any:
+    return cloud_events.idempotent(consumer_over(MemoryStore()))
+
+
+def over_event_grid() -> Any:
+    return event_grid.idempotent(consumer_over(MemoryStore()), set_aside=set_aside)
+
+
+def over_timer() -> Any:
+    return timer.idempotent(consumer_over(MemoryStore()), schedule="0 0 * * * *", catch_up=0)
+
+
 ADAPTERS = [over_service_bus, over_binding, over_storage_queue, over_http]
+OF_ONE_PARAMETER = [over_webhooks, over_cloud_events, over_event_grid, over_timer]
 
 
-@pytest.mark.parametrize("adapter", ADAPTERS)
+@pytest.mark.parametrize("adapter", [*ADAPTERS, *OF_ONE_PARAMETER])
 def test_above_the_trigger_decorator_it_says_how_to_turn_them_round(
     adapter: Callable[[], Any],
 ) -> None:
