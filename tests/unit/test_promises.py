@@ -53,11 +53,17 @@ PROMISES = {
         "unit/test_steps.py::test_a_step_does_not_begin_when_the_lease_cannot_be_made_to_cover_it",
         "unit/test_steps.py::test_a_step_renews_a_lease_that_would_end_before_its_deadline",
         "unit/test_fencing.py::test_the_lease_counts_from_before_the_renewal_was_sent",
+        "exploration/test_step_mutants.py::test_given_a_broken_rule_then_the_simplest_schedule_that_shows_it_is_found",
+    ),
+    "a rerun's key is known until its call has landed": (
+        "unit/test_takeover.py::test_the_key_must_be_known_until_the_call_that_relies_on_it_has_landed",
+        "unit/test_takeover.py::test_given_a_lease_is_renewed_before_a_rerun_then_its_key_must_be_known_after_that",
     ),
     "no policy acts before a call of the earlier attempt must have landed": (
         "unit/test_takeover.py::test_the_takeover_is_written_and_settled_before_the_provider_is_asked",
         "unit/test_decision.py::test_row_4_an_uncertain_effect_is_waited_for_until_it_has_settled",
         "unit/test_steps.py::test_settle_must_not_be_less_than_a_steps_deadline",
+        "exploration/test_step_mutants.py::test_given_a_broken_rule_then_the_simplest_schedule_that_shows_it_is_found",
     ),
     "after a takeover's policy has acted, the handler goes on with the rest": (
         "unit/test_takeover.py::test_after_a_step_in_doubt_the_handler_goes_on_with_the_rest",
