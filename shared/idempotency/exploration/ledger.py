@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 
 from ..records import Handled, Outcome, Record, Status
-from .truth import Broken, Effects, Held, Run
+from .truth import Broken, EffectPromises, Held, Run
 
 
 class Ledger:
     """What the store truly holds, and what follows for those who were told."""
 
-    def __init__(self, effects: Effects, *, most_late: int = 1) -> None:
+    def __init__(self, effects: EffectPromises, *, most_late: int = 1) -> None:
         """``most_late``: how many writes of one attempt may keep it in progress after its deadline: one
         renewal may have been under way when it passed, and so may the record of a step."""
         self.held: Held | None = None

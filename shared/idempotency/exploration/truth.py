@@ -70,7 +70,7 @@ class Run(msgspec.Struct):
         return self.failed or self.stalled or self.cut_off
 
 
-class Effects(Protocol):
+class EffectPromises(Protocol):
     """The truth about the effects of one schedule, and the promises about them.
 
     `plain` is for a handler that is one effect, or none, as a whole; `stepwise` for one of named steps.
