@@ -20,6 +20,7 @@ from shared.idempotency import (
     Consumer,
     Effects,
     Inbox,
+    InboxStore,
     Observer,
     Outbox,
     StateStore,
@@ -79,17 +80,20 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
     def inbox(
         self,
         name: str,
+        store: InboxStore | None = None,
         *,
+        partition: Callable[[str], str] | None = None,
         entity_is_marker: bool = False,
         changed_fields: ChangedFields | None = None,
     ) -> Inbox:
-        """An inbox beside the orders, under the app's policy."""
+        """An inbox under the app's policy: beside the orders, where it can send messages, or elsewhere."""
         return Inbox(
             name,
-            self.stores.orders,
+            store or self.stores.orders,
+            partition=partition,
             entity_is_marker=entity_is_marker,
             changed_fields=changed_fields,
-            outbox=self.outbox,
+            outbox=self.outbox if store is None else None,
             policy=self.settings.policy,
             observer=self.observer,
         )
@@ -172,6 +176,9 @@ def _sources(settings: Settings) -> dict[str, str]:
         "stock_level_changed": settings.stock_queue,
         "order_timeline": f"{topic}/{settings.timeline_subscription}",
         "charge_payment": f"{topic}/{settings.payments_subscription}",
+        "email_confirmation": f"{topic}/{settings.email_subscription}",
+        "loyalty_points": f"{topic}/{settings.loyalty_subscription}",
+        "audit_orders": f"{topic}/{settings.audit_subscription}",
     }
 
 

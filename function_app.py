@@ -4,10 +4,12 @@ import azure.functions as func
 
 from blueprints import (
     admin,
+    auditing,
     description,
     fulfilment,
     imports,
     inventory,
+    notifications,
     operations,
     order_status,
     orders,
@@ -27,6 +29,8 @@ inventory.register(app, parts)
 timelines.register(app, parts)
 payments.register(app, parts)
 settlement.register(app, parts)
+notifications.register(app, parts)
+auditing.register(app, parts)
 webhooks.register(app, parts)
 order_status.register(app, parts)
 operations.register(app, parts)

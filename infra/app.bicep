@@ -18,6 +18,9 @@ param applicationInsightsConnectionString string
 
 @description('Empty: nobody is charged, and the function that would do so is not registered.')
 param paymentProviderUrl string
+
+@description('Empty: no mails are sent.')
+param mailProviderUrl string
 param keyVaultName string
 
 // The host's own, and how its triggers and our clients sign in: each connection is an address, the word
@@ -49,10 +52,14 @@ var names = {
   ORDER_EVENTS_TOPIC: 'order-events'
   TIMELINE_SUBSCRIPTION: 'order-timeline'
   PAYMENTS_SUBSCRIPTION: 'payments'
+  EMAIL_SUBSCRIPTION: 'email'
+  LOYALTY_SUBSCRIPTION: 'loyalty'
+  AUDIT_SUBSCRIPTION: 'audit'
   ORDERS_CONTAINER: 'orders'
   RECORDS_CONTAINER: 'idempotency'
   INVENTORY_CONTAINER: 'inventory'
   TIMELINES_CONTAINER: 'timelines'
+  LEDGERS_CONTAINER: 'ledgers'
   COSMOS_DATABASE: 'orders'
 }
 
@@ -75,11 +82,13 @@ var idempotency = {
 }
 
 // A charge takes 10 s at most, which is below the lease; 20 s after that none can still land.
-var payments = {
+var providers = {
   PAYMENT_PROVIDER_URL: paymentProviderUrl
   PAYMENT_TIMEOUT_SECONDS: '10'
   PAYMENT_SETTLE_SECONDS: '20'
   SETTLEMENT_SCHEDULE: '0 0 2 * * *'
+  MAIL_PROVIDER_URL: mailProviderUrl
+  MAIL_TIMEOUT_SECONDS: '10'
 }
 
 // The secret is the provider's: it is stored by hand (README.md), and until then the webhook is off.
@@ -152,7 +161,7 @@ resource settings 'Microsoft.Web/sites/config@2024-04-01' = {
   // checkov:skip=CKV_AZURE_222: asks for the site's `web` configuration; this is the list of app settings
   parent: app
   name: 'appsettings'
-  properties: union(connections, names, idempotency, payments, senders, store == 'cosmos' ? cosmos : {})
+  properties: union(connections, names, idempotency, providers, senders, store == 'cosmos' ? cosmos : {})
 }
 
 // Publishing is by identity too: no password for FTP or for the deployment site.

@@ -17,6 +17,7 @@ var containers = [
   { name: 'idempotency', partitionKey: '/id', defaultTtl: -1 }
   { name: 'inventory', partitionKey: '/id', defaultTtl: -1 }
   { name: 'timelines', partitionKey: '/id', defaultTtl: -1 }
+  { name: 'ledgers', partitionKey: '/ledger', defaultTtl: -1 }
 ]
 
 resource account 'Microsoft.DocumentDB/databaseAccounts@2024-11-15' = {

@@ -29,6 +29,9 @@ param storageSku string
 @description('Where the payment provider is called. Empty: the app charges nobody.')
 param paymentProviderUrl string
 
+@description('Where the mail provider is called. Empty: no mails are sent.')
+param mailProviderUrl string
+
 @description('Who is told of alerts. Empty: they are seen in the portal only.')
 param alertEmail string
 
@@ -112,6 +115,7 @@ module app 'app.bicep' = {
     deploymentContainerUri: storage.outputs.deploymentContainerUri
     serviceBusFullyQualifiedNamespace: serviceBus.outputs.fullyQualifiedNamespace
     paymentProviderUrl: paymentProviderUrl
+    mailProviderUrl: mailProviderUrl
     keyVaultName: keyVault.outputs.name
     applicationInsightsConnectionString: monitoring.outputs.connectionString
   }

@@ -107,6 +107,17 @@ var subscriptions = [
     }
   }
   {
+    // Handed out in batches: keep lockDuration and the lock in blueprints/auditing.py the same.
+    name: 'audit'
+    properties: {
+      defaultMessageTimeToLive: 'P14D'
+      deadLetteringOnMessageExpiration: true
+      lockDuration: 'PT1M'
+      maxDeliveryCount: 10
+      requiresSession: false
+    }
+  }
+  {
     // One session per order: its events are told in order.
     name: 'order-timeline'
     properties: {

@@ -13,7 +13,7 @@ var importsContainer = 'imports'
 // `-poison`: where the host and the app put what can never be processed.
 var queues = ['orders', 'orders-poison', 'imports', 'imports-poison']
 
-var tables = ['orders', 'idempotency', 'inventory', 'timelines']
+var tables = ['orders', 'idempotency', 'inventory', 'timelines', 'ledgers']
 
 resource account 'Microsoft.Storage/storageAccounts@2024-01-01' = {
   // checkov:skip=CKV_AZURE_35: there is no virtual network here; shared keys are off, so that an identity with a role is the only way in

@@ -29,6 +29,8 @@ def introduction(running: Running) -> str:
         lines += [f"Cosmos DB       {running.cosmos}"]
     if running.payments:
         lines += [f"Payments        {running.payments}/ledger   (every charge there was)"]
+    if running.mails:
+        lines += [f"Mails           {running.mails}/mails    (all that customers were sent)"]
     lines += [
         f"Telemetry       {running.telemetry}query?metric=idempotency.duplicates",
         "",

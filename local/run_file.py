@@ -22,7 +22,7 @@ class Running:
 
     processes: process ids by name; `start` is the one to interrupt.
     service_bus, cosmos: connection strings, None when they do not run.
-    payments: the payment provider's address, None without Service Bus, which brings what is to be charged.
+    payments, mails: the providers' addresses, None without Service Bus, which brings their work.
     """
 
     url: str
@@ -33,6 +33,7 @@ class Running:
     service_bus_queues: list[str] = field(default_factory=list)
     cosmos: str | None = None
     payments: str | None = None
+    mails: str | None = None
     processes: dict[str, int] = field(default_factory=dict)
 
 

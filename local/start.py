@@ -28,6 +28,7 @@ from azure.storage.queue import QueueServiceClient
 
 from local import run_file
 from local.introduction import ENTITIES, entity_names, introduction
+from local.mail import MailCatcher
 from local.payments import PaymentProvider
 from local.run_file import RunFile, Running
 from local.services.azurite import STANDARD_PORTS, Azurite
@@ -121,6 +122,7 @@ def run(options: Options, parts: contextlib.ExitStack) -> NoReturn:
     cosmos = parts.enter_context(CosmosServer()) if options.store == "cosmos" else None
     sink = parts.enter_context(TelemetrySink())
     provider = parts.enter_context(PaymentProvider()) if broker else None
+    mails = parts.enter_context(MailCatcher()) if broker else None
 
     environment = {
         **os.environ,
@@ -135,6 +137,7 @@ def run(options: Options, parts: contextlib.ExitStack) -> NoReturn:
         "SERVICEBUS_ENTITY_FILE": str(ENTITIES),
         "OTEL_SERVICE_NAME": os.environ.get("OTEL_SERVICE_NAME", "orders"),
         "PAYMENT_PROVIDER_URL": provider.url if provider else "",
+        "MAIL_PROVIDER_URL": mails.url if mails else "",
         "COSMOS_CONNECTION": cosmos.connection_string if cosmos else "",
     }
     host = ChildProcess(
@@ -161,6 +164,7 @@ def run(options: Options, parts: contextlib.ExitStack) -> NoReturn:
         service_bus_queues=entity_names("Queues") if broker else [],
         cosmos=cosmos.connection_string if cosmos else None,
         payments=provider.url if provider else None,
+        mails=mails.url if mails else None,
         processes={"start": os.getpid(), **{child.name: child.pid for child in children}},
     )
     file.write(running)

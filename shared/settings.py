@@ -46,6 +46,13 @@ class ImportSettings(msgspec.Struct, frozen=True, kw_only=True):
     slice_seconds: float
 
 
+class MailSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where mails are sent; ``timeout`` of a call as a whole, in seconds."""
+
+    url: str
+    timeout: float
+
+
 class OperationsSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What operators decide.
 
@@ -76,6 +83,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     records_name: str
     inventory_name: str
     timelines_name: str
+    ledgers_name: str
     orders_queue: str
     orders_storage_queue: str
     quarantine_queue: str
@@ -86,6 +94,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     imports: ImportSettings
     payments: PaymentSettings | None
     payments_subscription: str
+    email_subscription: str
+    loyalty_subscription: str
+    audit_subscription: str
+    mail: MailSettings | None
     settlement_schedule: str
     outbox_sweep_schedule: str
     outbox_grace: float
@@ -130,6 +142,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             records_name=_name(values, "RECORDS_CONTAINER", "idempotency", kept),
             inventory_name=_name(values, "INVENTORY_CONTAINER", "inventory", kept),
             timelines_name=_name(values, "TIMELINES_CONTAINER", "timelines", kept),
+            ledgers_name=_name(values, "LEDGERS_CONTAINER", "ledgers", kept),
             orders_queue=_name(values, "ORDERS_QUEUE", "orders", SERVICE_BUS),
             orders_storage_queue=_name(values, "ORDERS_STORAGE_QUEUE", "orders", STORAGE_QUEUE),
             quarantine_queue=_name(values, "QUARANTINE_QUEUE", "quarantine", SERVICE_BUS),
@@ -142,6 +155,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             imports=_imports(values),
             payments=_payments(values, policy),
             payments_subscription=_name(values, "PAYMENTS_SUBSCRIPTION", "payments", SUBSCRIPTION),
+            email_subscription=_name(values, "EMAIL_SUBSCRIPTION", "email", SUBSCRIPTION),
+            loyalty_subscription=_name(values, "LOYALTY_SUBSCRIPTION", "loyalty", SUBSCRIPTION),
+            audit_subscription=_name(values, "AUDIT_SUBSCRIPTION", "audit", SUBSCRIPTION),
+            mail=_mail(values, policy),
             settlement_schedule=_schedule(values, "SETTLEMENT_SCHEDULE", "0 0 2 * * *"),
             outbox_sweep_schedule=_schedule(values, "OUTBOX_SWEEP_SCHEDULE", "0 * * * * *"),
             outbox_grace=_seconds(values, "OUTBOX_GRACE_SECONDS", 60.0),
@@ -191,8 +208,19 @@ def _imports(values: Mapping[str, str]) -> ImportSettings:
     )
 
 
+def _mail(values: Mapping[str, str], policy: Policy) -> MailSettings | None:
+    url = _url(values, "MAIL_PROVIDER_URL")
+    timeout = _seconds(values, "MAIL_TIMEOUT_SECONDS", 10.0)
+    if timeout >= policy.lease:
+        raise ConfigurationError(
+            f"app setting MAIL_TIMEOUT_SECONDS ({timeout:g}) must be below "
+            f"IDEMPOTENCY_LEASE_SECONDS ({policy.lease:g}): a call must be over before another attempt"
+        )
+    return MailSettings(url=url, timeout=timeout) if url else None
+
+
 def _payments(values: Mapping[str, str], policy: Policy) -> PaymentSettings | None:
-    url = _text(values, "PAYMENT_PROVIDER_URL", "").rstrip("/")
+    url = _url(values, "PAYMENT_PROVIDER_URL")
     timeout = _seconds(values, "PAYMENT_TIMEOUT_SECONDS", 10.0)
     settle = _seconds(values, "PAYMENT_SETTLE_SECONDS", 20.0)
     if timeout >= policy.lease:
@@ -206,8 +234,6 @@ def _payments(values: Mapping[str, str], policy: Policy) -> PaymentSettings | No
             f"PAYMENT_TIMEOUT_SECONDS ({timeout:g}), nor both together above "
             f"IDEMPOTENCY_DEADLINE_SECONDS ({policy.deadline:g})"
         )
-    if url and not url.startswith(("https://", "http://")):
-        raise ConfigurationError("app setting PAYMENT_PROVIDER_URL must begin with https://")
     return PaymentSettings(url=url, timeout=timeout, settle=settle) if url else None
 
 
@@ -238,6 +264,13 @@ def _schedule(values: Mapping[str, str], name: str, default: str) -> str:
             f"app setting {name} is {text!r}, no NCRONTAB expression such as {default!r}: {error}"
         ) from error
     return text
+
+
+def _url(values: Mapping[str, str], name: str) -> str:
+    url = _text(values, name, "").rstrip("/")
+    if url and not url.startswith(("https://", "http://")):
+        raise ConfigurationError(f"app setting {name} must begin with https://")
+    return url
 
 
 def _name(values: Mapping[str, str], name: str, default: str, rule: Rule) -> str:

@@ -14,12 +14,13 @@ from .settings import Settings
 
 
 class Stores(NamedTuple):
-    """The records of two-phase consumers, orders, what is guarded by version, and what was paid."""
+    """The records of two-phase consumers, orders, what is guarded by version, ledgers, and what was paid."""
 
     records: Store
     orders: OutboxStore
     stock_levels: StateStore
     timelines: StateStore
+    ledgers: OutboxStore
     paid_orders: PaidOrders
 
 
@@ -41,6 +42,10 @@ def stores(settings: Settings, observer: Observer) -> Stores:
             container(container=settings.orders_name, partition_path="/order_id"),
             partition_property="order_id",
         )
+        ledgers: OutboxStore = CosmosInbox(
+            container(container=settings.ledgers_name, partition_path="/ledger"),
+            partition_property="ledger",
+        )
         paid: PaidOrders = PaidOrdersOnCosmos(
             container(container=settings.orders_name, partition_path="/order_id")
         )
@@ -55,6 +60,7 @@ def stores(settings: Settings, observer: Observer) -> Stores:
 
         records = TableStore(clients.table(settings.tables, settings.records_name))
         orders = TableInbox(clients.table(settings.tables, settings.orders_name))
+        ledgers = TableInbox(clients.table(settings.tables, settings.ledgers_name))
         paid = PaidOrdersOnTable(clients.table(settings.tables, settings.orders_name))
         states = [TableStateStore(clients.table(settings.tables, name)) for name in guarded]
     stock_levels, timelines = (ObservedStateStore(store, observer) for store in states)
@@ -63,6 +69,7 @@ def stores(settings: Settings, observer: Observer) -> Stores:
         ObservedInbox(orders, observer),
         stock_levels,
         timelines,
+        ObservedInbox(ledgers, observer),
         paid,
     )
 
@@ -78,14 +85,19 @@ def scans(settings: Settings) -> tuple[tuple[RecordScan, ...], Purgeable | None]
         container = functools.partial(Container, client, database=settings.cosmos_database)
         records = container(container=settings.records_name, partition_path=PARTITION_PATH)
         orders = container(container=settings.orders_name, partition_path="/order_id")
-        beside = CosmosScan(orders, placement=Placement.BESIDE_DATA, partition_property="order_id")
-        return (CosmosScan(records, placement=Placement.DEDICATED), beside), None
+        ledgers = container(container=settings.ledgers_name, partition_path="/ledger")
+        return (
+            CosmosScan(records, placement=Placement.DEDICATED),
+            CosmosScan(orders, placement=Placement.BESIDE_DATA, partition_property="order_id"),
+            CosmosScan(ledgers, placement=Placement.BESIDE_DATA, partition_property="ledger"),
+        ), None
     from .idempotency.stores.table_scan import TableScan
 
     dedicated = TableScan(
         clients.table(settings.tables, settings.records_name), placement=Placement.DEDICATED
     )
-    markers = TableScan(
-        clients.table(settings.tables, settings.orders_name), placement=Placement.BESIDE_DATA
+    markers = (
+        TableScan(clients.table(settings.tables, name), placement=Placement.BESIDE_DATA)
+        for name in (settings.orders_name, settings.ledgers_name)
     )
-    return (dedicated, markers), dedicated
+    return (dedicated, *markers), dedicated

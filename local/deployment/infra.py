@@ -19,6 +19,7 @@ _EXAMPLES = {
     "cosmosEndpoint": "https://cosmos-example.documents.azure.com:443/",
     "keyVaultName": "kv-example",
     "paymentProviderUrl": "https://payments.example.com",
+    "mailProviderUrl": "https://mails.example.com",
     "applicationInsightsConnectionString": "InstrumentationKey=00000000-0000-0000-0000-000000000000",
 }
 """What the app's module is given from the others, as a deployment would fill it in."""

@@ -28,6 +28,7 @@ STORE: Meanings = {
     "RECORDS_CONTAINER": "Table or container of the records of two-phase consumers.",
     "INVENTORY_CONTAINER": "Table or container of stock levels, guarded by version.",
     "TIMELINES_CONTAINER": "Table or container of the orders' timelines.",
+    "LEDGERS_CONTAINER": "Table or container of loyalty accounts and of the audit trail.",
 }
 
 POLICY: Meanings = {
@@ -59,6 +60,9 @@ QUEUES: Meanings = {
     "ORDER_EVENTS_TOPIC": "Topic that order events are published to.",
     "TIMELINE_SUBSCRIPTION": "Subscription of that topic, with sessions, of `order_timeline`.",
     "PAYMENTS_SUBSCRIPTION": "Subscription of that topic, of `charge_payment`.",
+    "EMAIL_SUBSCRIPTION": "Subscription of that topic, of `email_confirmation`.",
+    "LOYALTY_SUBSCRIPTION": "Subscription of that topic, of `loyalty_points`.",
+    "AUDIT_SUBSCRIPTION": "Subscription of that topic, of `audit_orders`, which gets batches.",
     "OUTBOX_SWEEP_SCHEDULE": "When `sweep_outbox` looks for messages that were committed and not sent "
     "(NCRONTAB).",
     "OUTBOX_GRACE_SECONDS": "For how long they are left to the process that committed them.",
@@ -72,6 +76,9 @@ OTHERS: Meanings = {
     "sooner.",
     "SETTLEMENT_SCHEDULE": "When `daily_settlement` tells the provider what was paid the day before "
     "(NCRONTAB, UTC); in the hours after midnight, so that the day's last webhooks are in.",
+    "MAIL_PROVIDER_URL": "The mail provider; without it `email_confirmation` is not registered, and its "
+    "subscription fills until its messages expire.",
+    "MAIL_TIMEOUT_SECONDS": "How long sending a mail may take; below the lease.",
     "PAYMENT_WEBHOOK_SECRETS": "What the provider signs its webhooks with (`whsec_...`), several with "
     "blanks between them; without one the webhook is off. Deployed as a Key Vault reference.",
     "EVENT_ORIGINS": "Who may send CloudEvents here, by domain name, with blanks between them.",

@@ -47,6 +47,19 @@ def joined(*parts: str | None, what: str = "deduplication key") -> str:
     return checked("".join(f"{len(part)}:{part};" for part in parts if part), what=what)
 
 
+def parts_of(key: str) -> tuple[str, ...]:
+    """The parts that `joined` made the key of; raises InvalidKey for any other key."""
+    parts, rest = [], key
+    while rest:
+        length, colon, behind = rest.partition(":")
+        size = int(length) if length.isascii() and length.isdigit() else -1
+        if not colon or size < 1 or behind[size : size + 1] != ";":
+            raise InvalidKey("the deduplication key was not joined of parts")
+        parts.append(behind[:size])
+        rest = behind[size + 1 :]
+    return tuple(parts)
+
+
 def storage_id(key: str) -> str:
     """The form of a key that any store takes as an identifier: 1 to 120 letters, digits and -_.:@=,
 

@@ -51,7 +51,8 @@ def running_app(
     """
     own = uuid.uuid4().hex[:8]
     entities = Entities.load(ROOT / "local" / "entities.json")
-    for name in ("orders", "order-events/subscriptions/payments"):
+    subscribers = ("payments", "email", "loyalty", "audit")
+    for name in ("orders", *(f"order-events/subscriptions/{each}" for each in subscribers)):
         entities = entities.with_queue(name, lock=lock)
     with Broker(entities, host="127.0.0.1", port=0) as broker:
         environment = {

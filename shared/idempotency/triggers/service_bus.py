@@ -18,6 +18,7 @@ from ..keys import checked
 from ..properties import DEDUPLICATION_KEY, FIRST_ENQUEUED_TIME, FORCED
 from ..protected import Protected
 from ..records import Delivery
+from .body_keys import KeyOf
 from .pacing import Pacing
 from .protecting import Decorator, Handler
 from .settling import settle
@@ -58,14 +59,16 @@ def idempotent(
     consumer: Protected,
     *,
     settlement: Settlement,
+    key: KeyOf | None = None,
     fingerprint: Fingerprint | None = canonical_json,
     pacing: Pacing | None = None,
     clock: Clock | None = None,
 ) -> Decorator:
     """Protect a Service Bus handler; stands below the trigger decorator.
 
-    The trigger's ``auto_complete_messages`` must be ``settlement.auto_complete``: if the host
-    completed by itself, a message left to come back would be lost. ``fingerprint`` digests the body,
+    ``key`` reads a business key out of the body, where the MessageId is not one. The trigger's
+    ``auto_complete_messages`` must be ``settlement.auto_complete``: if the host completed by itself, a
+    message left to come back would be lost. ``fingerprint`` digests the body,
     None turns the comparison of content off. The wrapped function is asynchronous whatever the
     handler is; where the settlement needs it, the wrapper adds the parameter ``actions`` for the
     worker to fill. The handler never sees it: a message is settled once, here.
@@ -90,8 +93,9 @@ def idempotent(
                     f"{handler.name} was called without {_ACTIONS}=: nothing ran, since the message "
                     "could not be settled. The worker fills it in on Python 3.13 and later"
                 )
-            message = _LockedMessage(
-                handler.message(args, kwargs), actions, settlement, fingerprint
+            given = handler.message(args, kwargs)
+            message = LockedMessage(
+                given, actions, settlement, lambda: to_delivery(given, fingerprint, key)
             )
             work = handler.work(args, kwargs)
             await settle(consumer, message, work, codec, pacing=pace, clock=time)
@@ -101,7 +105,7 @@ def idempotent(
     return protect
 
 
-class _LockedMessage:
+class LockedMessage:
     """A message under its lock, settled the way the app chose."""
 
     def __init__(
@@ -109,19 +113,19 @@ class _LockedMessage:
         message: func.ServiceBusMessage,
         actions: Any,
         settlement: Settlement,
-        fingerprint: Fingerprint | None,
+        deliver: Callable[[], Delivery],
     ) -> None:
         self._message = message
         self._actions = actions
         self._settlement = settlement
-        self._fingerprint = fingerprint
+        self._deliver = deliver
 
     @property
     def delivery_count(self) -> int | None:
         return self._message.delivery_count
 
     def delivery(self) -> Delivery:
-        return to_delivery(self._message, self._fingerprint)
+        return self._deliver()
 
     async def acknowledge(self) -> None:
         await self._settlement.complete(self._message, self._actions)
@@ -135,12 +139,14 @@ class _LockedMessage:
         self._settlement.give_back(str(error))
 
 
-def to_delivery(message: func.ServiceBusMessage, fingerprint: Fingerprint | None) -> Delivery:
+def to_delivery(
+    message: func.ServiceBusMessage, fingerprint: Fingerprint | None, key: KeyOf | None = None
+) -> Delivery:
     """What the consumer needs to know of a message; raises DeliveryRejected when it cannot be told."""
     properties: Mapping[str, Any] = message.application_properties or {}
     body = message.get_body()
     return Delivery(
-        key=_key_of(message, properties),
+        key=key(body) if key else _key_of(message, properties),
         fingerprint=fingerprint(body) if fingerprint else None,
         trigger="service_bus",
         redelivered=(message.delivery_count or 1) > 1,

@@ -60,15 +60,18 @@ async def settle(
     *,
     pacing: Pacing,
     clock: Clock,
+    wait: float | None = None,
 ) -> None:
     """Have a message handled and settle it by its outcome.
+
+    ``wait``: seconds to wait for an attempt in flight, the consumer's by default.
 
     A failure to set it aside is paced like any other trouble: a quarantine that is down must not use
     up the message's deliveries within seconds.
     """
     try:
         try:
-            handled = await consumer.handle(message.delivery(), work, codec)
+            handled = await consumer.handle(message.delivery(), work, codec, wait=wait)
         except DeliveryRejected as error:
             await message.set_aside(error.reason, f"consumer {consumer.name}: {error}")
         else:

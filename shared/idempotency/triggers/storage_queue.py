@@ -11,22 +11,19 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import azure.functions as func
-import msgspec
 
 from ..clock import Clock, SystemClock
-from ..errors import MalformedContent
 from ..fingerprint import Fingerprint, canonical_json
-from ..keys import checked
 from ..protected import Protected
 from ..records import Delivery
+from .body_keys import KeyOf, json_key
 from .pacing import Pacing
 from .protecting import Decorator, Handler
 from .settling import settle
 
-_log = logging.getLogger("idempotency.storage_queue")
+__all__ = ["KeyOf", "PoisonQueue", "idempotent", "json_key", "to_delivery"]
 
-type KeyOf = Callable[[bytes], str]
-"""Reads the business key out of a body; raises DeliveryRejected when there is none."""
+_log = logging.getLogger("idempotency.storage_queue")
 
 
 class OfMessage(NamedTuple):
@@ -37,24 +34,6 @@ class OfMessage(NamedTuple):
 
 type PoisonQueue = Callable[[func.QueueMessage, str, str], Awaitable[None]]
 """Sends a message to the poison queue with the reason and its description."""
-
-
-def json_key(field: str) -> KeyOf:
-    """A business key from a top-level field of a JSON object, which must be text."""
-
-    def read(body: bytes) -> str:
-        if not body:
-            raise MalformedContent("the body is empty", reason="EmptyBody")
-        try:
-            content = msgspec.json.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise MalformedContent(
-                f"the body is not JSON: {error}", reason="MalformedJson"
-            ) from error
-        value = content.get(field) if isinstance(content, dict) else None
-        return checked(value if isinstance(value, str) else None, what=f"{field!r} in its body")
-
-    return read
 
 
 def idempotent(
