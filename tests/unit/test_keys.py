@@ -8,7 +8,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from shared.idempotency import InvalidKey, MissingKey, joined, storage_id
-from shared.idempotency.keys import bucket, checked, presentable
+from shared.idempotency.keys import bucket, checked, parts_of, presentable
 from shared.idempotency.testing import HOSTILE_KEYS
 
 any_text = st.text(
@@ -95,3 +95,14 @@ def test_buckets_are_the_same_in_every_process_and_spread_evenly() -> None:
         counts[bucket(f"order-{number}", 64)] += 1
     assert min(counts) > 60
     assert max(counts) < 150
+
+
+@given(parts=st.lists(st.text(min_size=1, max_size=40), min_size=1, max_size=4))
+def test_the_parts_of_a_joined_key_come_back(parts: list[str]) -> None:
+    assert parts_of(joined(*parts)) == tuple(parts)
+
+
+@pytest.mark.parametrize("key", ["o-1", "3:ab;", "2:abc", "x:ab;", "0:;", "-1:a;", "1:a;tail"])
+def test_a_key_that_was_not_joined_has_no_parts(key: str) -> None:
+    with pytest.raises(InvalidKey, match="not joined"):
+        parts_of(key)

@@ -18,6 +18,7 @@ import pytest
 from blueprints.fulfilment import fulfil_in_unit
 from blueprints.orders import place_order
 from blueprints.webhooks import take_payment_event
+from shared.audit import audit
 from shared.idempotency import (
     Consumer,
     Delivery,
@@ -41,6 +42,8 @@ from shared.idempotency.stores.memory_state import MemoryStateStore
 from shared.idempotency.triggers.cloud_event import CloudEvent
 from shared.imports import Importer, ImportMessage, Progress
 from shared.inventory import StockLevel
+from shared.loyalty import credit, key_of, partition_of
+from shared.mail import KEYS_KNOWN_FOR, Mail, MailProvider, confirm_order
 from shared.order_events import ORDER_PLACED, OrderEvent
 from shared.order_status import status_of
 from shared.orders import SubmittedOrder, parsed
@@ -285,6 +288,63 @@ async def import_orders(placed: Documents) -> Report:
     )
 
 
+async def email_confirmation(placed: Documents) -> Report:
+    class Provider:
+        """Stands in for the provider: its one call is an effect of the rehearsal."""
+
+        timeout = 10.0
+
+        def __init__(self, process: Process) -> None:
+            self.send = process.effect("mail", Mail(mail_id="m-1"))
+
+    return await rehearse(
+        lambda process: Consumer(
+            "email_confirmation",
+            process.store,
+            effects=Effects(policy=Rerun(provider_key_retention=KEYS_KNOWN_FOR)),
+            clock=process.clock,
+        ),
+        lambda process: lambda: confirm_order(PLACED, cast("MailProvider", Provider(process))),
+        DELIVERY,
+        effects=["mail"],
+        codec=ResultCodec(Mail | None),
+        honours_keys=True,
+        crashes=2,
+    )
+
+
+async def loyalty_points(placed: Documents) -> Report:
+    body = PLACED.encoded()
+    return await rehearse(
+        lambda process: Inbox(
+            "loyalty_points", process.store, partition=partition_of, clock=process.clock
+        ),
+        lambda process: lambda: credit(body),
+        Delivery(key=key_of(body), fingerprint="f"),
+        effects=["credited"],
+        count=entries("credited"),
+        store=MemoryInbox,
+        crashes=2,
+    )
+
+
+async def audit_orders(placed: Documents) -> Report:
+    async def work() -> None:
+        audit(PLACED.encoded())
+
+    return await rehearse(
+        lambda process: Inbox(
+            "audit_orders", process.store, entity_is_marker=True, clock=process.clock
+        ),
+        lambda process: work,
+        DELIVERY,
+        effects=["audited"],
+        count=entries("audited"),
+        store=MemoryInbox,
+        crashes=2,
+    )
+
+
 async def payment_webhook(placed: Documents) -> Report:
     charge = {"charge_id": "ch-1", "reference": "o-1", "amount": "12.50", "currency": "EUR"}
     event = {"type": "charge.succeeded", "timestamp": NOW.isoformat()}
@@ -367,6 +427,9 @@ REHEARSED: dict[str, Callable[[Documents], Awaitable[Report]]] = {
     "process_order": process_order,
     "submit_order": submit_order,
     "charge_payment": charge_payment,
+    "email_confirmation": email_confirmation,
+    "loyalty_points": loyalty_points,
+    "audit_orders": audit_orders,
     "daily_settlement": daily_settlement,
     "import_orders": import_orders,
     "payment_webhook": payment_webhook,
@@ -399,6 +462,7 @@ def test_no_function_that_changes_something_is_left_out() -> None:
         "ServiceBusConnection": "Endpoint=sb://localhost;SharedAccessKeyName=a;SharedAccessKey=b",
         "PAYMENT_WEBHOOK_SECRETS": a_secret(),
         "PAYMENT_PROVIDER_URL": "https://provider.example",
+        "MAIL_PROVIDER_URL": "https://mails.example",
         "APPLICATIONINSIGHTS_CONNECTION_STRING": "",
     }
     run = subprocess.run(  # noqa: S603 - this repository's own program

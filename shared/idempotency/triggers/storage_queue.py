@@ -14,6 +14,7 @@ import azure.functions as func
 
 from ..clock import Clock, SystemClock
 from ..fingerprint import Fingerprint, canonical_json
+from ..keys import checked
 from ..protected import Protected
 from ..records import Delivery
 from .body_keys import KeyOf, json_key
