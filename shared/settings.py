@@ -211,7 +211,7 @@ def _imports(values: Mapping[str, str]) -> ImportSettings:
 def _mail(values: Mapping[str, str], policy: Policy) -> MailSettings | None:
     url = _url(values, "MAIL_PROVIDER_URL")
     timeout = _seconds(values, "MAIL_TIMEOUT_SECONDS", 10.0)
-    if timeout >= policy.lease:
+    if url and timeout >= policy.lease:
         raise ConfigurationError(
             f"app setting MAIL_TIMEOUT_SECONDS ({timeout:g}) must be below "
             f"IDEMPOTENCY_LEASE_SECONDS ({policy.lease:g}): a call must be over before another attempt"

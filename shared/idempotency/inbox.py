@@ -15,7 +15,7 @@ import msgspec
 from .attempt import Attempt
 from .clock import Clock, SystemClock
 from .decision import Action, decide
-from .errors import ConfigurationError, PermanentFailure
+from .errors import BusinessConflict, ConfigurationError, PermanentFailure
 from .events import HandlerRan, Observer, ResultNotKept, ignore, observed, undisturbed
 from .fencing import answered
 from .inbox_store import InboxStore, conflict
@@ -31,6 +31,8 @@ from .unit_of_work import UnitOfWork, enter_unit
 
 _COMMITS = 4
 """How often a commit is tried when the marker was there and then is not."""
+_RUNS = 4
+"""How often a handler runs in one delivery when others keep changing what it reads."""
 
 
 class _Work[R](NamedTuple):
@@ -114,7 +116,8 @@ class Inbox:
     ) -> Handled[R]:
         """Run the handler and commit its unit of work unless the key has its marker.
 
-        ``wait`` makes no difference: an inbox has no attempt in flight. Raises StoreUnavailable,
+        ``wait`` makes no difference: an inbox has no attempt in flight. A handler whose documents others
+        changed since it read them runs again at once, a few times. Raises StoreUnavailable,
         BusinessConflict, MissingKey, and whatever the handler raised; then nothing was written.
         """
         return await observed(
@@ -138,7 +141,8 @@ class Inbox:
         if stored is None and (delivery.redelivered or expired):
             stored = await self._read(place, delivery.key)
         done: _Work[R] | None = None
-        for _ in range(_COMMITS):
+        conflicts = 0
+        for _ in range(_COMMITS + _RUNS):
             decision = decide(
                 stored,
                 owner=owner,
@@ -157,8 +161,15 @@ class Inbox:
                         except PermanentFailure as failure:
                             return of_refusal(failure, attempt=1)
                         done = await self._announced(delivery, place, owner, done)
-                    if await self._committed(delivery, place, owner, done, over=stored):
-                        return await self._relayed(done)
+                    try:
+                        if await self._committed(delivery, place, owner, done, over=stored):
+                            return await self._relayed(done)
+                    except BusinessConflict:
+                        conflicts += 1
+                        if conflicts == _RUNS:
+                            raise
+                        await self._withdrawn(done)
+                        done = None  # what it read is no longer so: it decides anew
                 case Action.CONFIRM if done is not None:
                     return await self._relayed(done)
                 case Action.DUPLICATE if stored is not None:

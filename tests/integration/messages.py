@@ -15,7 +15,7 @@ def order(order_id: str | None = None, **changes: Any) -> dict[str, Any]:
     """A valid order, of an id of its own unless one is given."""
     return {
         "order_id": order_id or f"ord-{uuid.uuid4().hex[:12]}",
-        "customer_id": "cust-1",
+        "customer_id": f"cust-{uuid.uuid4().hex[:8]}",  # two of one customer meet at the account
         "currency": "EUR",
         "lines": [{"sku": "tea", "quantity": 2, "unit_price": "4.90"}],
         **changes,

@@ -222,5 +222,8 @@ def test_the_catalogue_names_what_each_trigger_of_the_app_reads(
 
     assert read == set(catalogue.sources.items())
     assert catalogue.records == (settings["RECORDS_CONTAINER"],)
-    assert catalogue.markers == {settings["ORDERS_CONTAINER"]: "order_id"}
+    assert catalogue.markers == {
+        settings["ORDERS_CONTAINER"]: "order_id",
+        settings["LEDGERS_CONTAINER"]: "ledger",
+    }
     assert catalogue.cosmos_database == settings["COSMOS_DATABASE"]

@@ -83,6 +83,46 @@ async def test_a_refused_document_is_a_business_conflict_not_a_duplicate() -> No
     assert bench.store.documents() == {}
 
 
+async def test_a_document_that_others_keep_changing_is_a_conflict_after_a_few_runs() -> None:
+    bench = InboxBench()
+    runs = 0
+
+    async def work() -> str:
+        nonlocal runs
+        runs += 1
+        current_unit().mark({"status": "placed"})
+        current_unit().patch("stock", {"left": 4}, etag="another")
+        return "never"
+
+    assert await bench.store.commit("o-1", (Operation(kind="create", id="stock"),)) is None
+    with pytest.raises(BusinessConflict, match=r"patch of document 'stock'.*\(412\)"):
+        await bench.consumer.handle(a_delivery(key="o-1"), work, CODEC)
+    assert runs == 4
+
+
+async def test_two_that_read_the_same_document_both_have_their_effect_in_it() -> None:
+    bench = InboxBench()
+    inbox = Inbox("points", bench.store, partition=lambda key: "account", clock=bench.clock)
+    both_have_read = asyncio.Barrier(2)
+    first = {"e-1", "e-2"}
+
+    async def work() -> str:
+        account = await current_unit().read("account")
+        if (key := current_attempt().key) in first:
+            first.discard(key)
+            await both_have_read.wait()
+        if account is None:
+            current_unit().create("account", {"points": 1})
+        else:
+            current_unit().replace(account, {"points": account.document["points"] + 1})
+        return "credited"
+
+    deliveries = [a_delivery(key=key) for key in ("e-1", "e-2")]
+    told = await asyncio.gather(*(inbox.handle(each, work, CODEC) for each in deliveries))
+    assert [each.outcome for each in told] == [Outcome.PROCESSED] * 2
+    assert bench.store.documents()["account", "account"]["points"] == 2
+
+
 async def test_the_deadline_ends_a_hung_handler_and_nothing_is_written() -> None:
     bench = InboxBench(deadline=20.0)
 
