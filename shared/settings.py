@@ -152,7 +152,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             timeline_subscription=_name(
                 values, "TIMELINE_SUBSCRIPTION", "order-timeline", SUBSCRIPTION
             ),
-            imports=_imports(values),
+            imports=_imports(values, policy),
             payments=_payments(values, policy),
             payments_subscription=_name(values, "PAYMENTS_SUBSCRIPTION", "payments", SUBSCRIPTION),
             email_subscription=_name(values, "EMAIL_SUBSCRIPTION", "email", SUBSCRIPTION),
@@ -200,11 +200,11 @@ def _policy(values: Mapping[str, str]) -> Policy:
         raise ConfigurationError(f"app settings IDEMPOTENCY_*: {error}") from error
 
 
-def _imports(values: Mapping[str, str]) -> ImportSettings:
+def _imports(values: Mapping[str, str], policy: Policy) -> ImportSettings:
     return ImportSettings(
         queue=_name(values, "IMPORTS_STORAGE_QUEUE", "imports", STORAGE_QUEUE),
         container=_name(values, "IMPORTS_CONTAINER", "imports", BLOB_CONTAINER),
-        slice_seconds=_seconds(values, "IMPORT_SLICE_SECONDS", 120.0),
+        slice_seconds=_seconds(values, "IMPORT_SLICE_SECONDS", 0.4 * policy.deadline),
     )
 
 

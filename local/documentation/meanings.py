@@ -52,7 +52,8 @@ QUEUES: Meanings = {
     "queue of this name with `-poison` behind it.",
     "IMPORTS_STORAGE_QUEUE": "Storage queue of `import_orders`: each message names a blob.",
     "IMPORTS_CONTAINER": "Blob container of the files that are imported, and of their bad rows.",
-    "IMPORT_SLICE_SECONDS": "For how long one invocation imports before it leaves the rest to the next.",
+    "IMPORT_SLICE_SECONDS": "For how long one invocation imports before it leaves the rest to the "
+    "next; two fifths of the deadline unless it is set.",
     "QUARANTINE_QUEUE": "Service Bus queue for what cannot be dead-lettered: events, and messages "
     "where the settlement is `quarantine-queue`.",
     "STOCK_QUEUE": "Service Bus queue of `stock_level_changed`.",

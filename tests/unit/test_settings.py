@@ -133,3 +133,23 @@ def test_given_a_connection_string_of_either_form_then_it_is_taken(text: str) ->
 def test_given_a_wrong_connection_string_for_telemetry_then_it_is_named() -> None:
     with pytest.raises(ConfigurationError, match="APPLICATIONINSIGHTS_CONNECTION_STRING"):
         build({**STORAGE, "APPLICATIONINSIGHTS_CONNECTION_STRING": "nothing"})
+
+
+@pytest.mark.parametrize(
+    ("lease", "deadline"), [("3", "20"), ("5", "60"), ("30", "300"), ("1", "5")]
+)
+def test_given_other_leases_and_deadlines_then_a_slice_of_an_import_keeps_to_them_by_itself(
+    lease: str, deadline: str
+) -> None:
+    """A setting that nobody set must not keep the app from starting."""
+    numbers = {
+        "IDEMPOTENCY_LEASE_SECONDS": lease,
+        "IDEMPOTENCY_HEARTBEAT_SECONDS": "0.5",
+        "PAYMENT_TIMEOUT_SECONDS": "0.5",
+        "PAYMENT_SETTLE_SECONDS": "1",
+        "MAIL_TIMEOUT_SECONDS": "0.5",
+        "IDEMPOTENCY_DEADLINE_SECONDS": deadline,
+    }
+    settings = Settings.read({**STORAGE, **numbers})
+    longest = settings.imports.slice_seconds + settings.policy.lease * 2 / 3
+    assert longest <= settings.policy.deadline
