@@ -9,7 +9,8 @@ from blueprints.orders import events_topic, place_order
 from bootstrap import App
 from shared.idempotency import ConfigurationError, Effects, Inbox, Rerun
 from shared.idempotency.triggers import storage_queue
-from shared.imports import Importer, ImportMessage, Progress, message_key
+from shared.import_messages import ImportMessage, Progress, message_key
+from shared.imports import Importer
 
 
 def register(app: func.FunctionApp, parts: App, orders: Inbox) -> None:

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from azure.storage.blob.aio import BlobClient, ContainerClient
 
 
+_NO_SUCH_RANGE = 416
+"""It begins at the end of the blob, or the blob is empty."""
+
+
 class Piece(NamedTuple):
     """Some bytes of a blob; ``at_end``: the last ones."""
 
@@ -71,8 +75,12 @@ class AzureBlobs:
             )
             data = await download.readall()
         except (AzureError, OSError, TimeoutError) as error:
+            if isinstance(error, HttpResponseError) and error.status_code == _NO_SUCH_RANGE:
+                return Piece(b"", at_end=True)
             raise _failure(name, error) from error
-        return Piece(data, at_end=offset + len(data) >= download.properties.size)
+        # "bytes 0-3/10"; the SDK's own `size` is that of the piece
+        size = str(download.properties.content_range).rpartition("/")[2]
+        return Piece(data, at_end=offset + len(data) >= int(size))
 
     async def stage(self, name: str, part: str, data: bytes) -> None:
         try:

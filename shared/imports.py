@@ -16,10 +16,9 @@ import itertools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Annotated, Any, Final
+from typing import Final
 
 import msgspec
-from msgspec import Meta
 
 from .blobs import Blobs
 from .idempotency import (
@@ -34,11 +33,10 @@ from .idempotency import (
     joined,
 )
 from .idempotency.fingerprint import canonical_json
+from .import_messages import ERRORS, ImportMessage, Progress, Tally
 from .orders import Name, parsed
 from .rows import LARGEST_PIECE, PIECE, Format, Position, Row, Rows, format_of, rows_in
 
-ERRORS: Final = ".errors.jsonl"
-"""What is behind a blob's name in that of the blob with its bad rows."""
 ROWS: Final = 200
 """In one chunk, at the most."""
 AT_ONCE: Final = 16
@@ -53,58 +51,6 @@ type Send = Callable[[bytes], Awaitable[None]]
 
 type PlaceOrder = Callable[[bytes], None]
 """The handler of an order's JSON, for a unit of work."""
-
-
-class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of an import's rows so far."""
-
-    placed: int = 0
-    duplicates: int = 0
-    set_aside: int = 0
-
-    @property
-    def rows(self) -> int:
-        return self.placed + self.duplicates + self.set_aside
-
-
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far an import has come. ``ended``: its last row is done; ``yields``: the next slice goes on."""
-
-    position: Position = Position()
-    tally: Tally = Tally()
-    ended: bool = False
-    yields: bool = False
-
-
-class ImportMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is asked for: the import of a blob, or its next slice.
-
-    ``etag`` pins the content; a message without it is for what the blob holds when it is handled.
-    ``run`` tells an import from an earlier one of the same content, which would be its duplicate.
-    """
-
-    blob: Annotated[str, Meta(min_length=1, max_length=1024)]
-    etag: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
-    run: Name = "1"
-    progress: Progress = Progress()
-
-    @classmethod
-    def of(cls, body: bytes) -> "ImportMessage":
-        """Read a message; raises MalformedContent."""
-        asked = parsed(body, cls)
-        if asked.blob.endswith(ERRORS):
-            raise MalformedContent(
-                f"a blob whose name ends in {ERRORS} holds the bad rows of an import: name another",
-                reason="ErrorsOfAnImport",
-            )
-        return msgspec.structs.replace(asked, etag=asked.etag and asked.etag.strip('"'))
-
-    def key(self, message_id: str) -> str:
-        """A slice is known by content and place; a request for whatever there is, by its message."""
-        if self.etag is None:
-            return joined("request", message_id)
-        offset = str(self.progress.position.offset)
-        return joined(self.blob, self.etag, self.run, offset)
 
 
 class _OrderId(msgspec.Struct):
@@ -170,12 +116,15 @@ class Importer:
         attempt = current_attempt()
         # an attempt before this one may have begun the first chunk that is not recorded
         seen = attempt.number > 1
+        ran_here = False
         for number in itertools.count(1):
 
             async def chunk(
                 before: Progress = progress, number: int = number, seen: bool = seen
             ) -> Progress:
+                nonlocal ran_here
                 done = await self._chunk(asked, format_, before, seen=seen)
+                ran_here = True
                 # recorded with the chunk, so that a repetition of this slice ends where it ended
                 goes_on = number < _CHUNKS and time.monotonic() < until
                 return msgspec.structs.replace(done, yields=not (done.ended or goes_on))
@@ -184,10 +133,11 @@ class Importer:
             progress = await attempt.step(
                 f"chunk-{number:02}", chunk, deadline=self._chunk_seconds, result_type=Progress
             )
-            seen = (
-                progress.tally.duplicates - before.duplicates
-                > progress.tally.placed - before.placed
-            )
+            if ran_here:
+                seen = (
+                    progress.tally.duplicates - before.duplicates
+                    > progress.tally.placed - before.placed
+                )
             _log.info(
                 "import of %s: %d rows: %d placed, %d duplicates, %d set aside",
                 asked.blob,
@@ -319,8 +269,3 @@ def _parts(asked: ImportMessage) -> str:
 
 def _encoded(asked: ImportMessage) -> bytes:
     return msgspec.json.encode(asked)
-
-
-def message_key(body: bytes, message_id: Any) -> str:
-    """The deduplication key of a message; raises MalformedContent."""
-    return ImportMessage.of(body).key(str(message_id))

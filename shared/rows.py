@@ -5,9 +5,10 @@ A row is known by the line it begins in, counted from 1, and a file can be gone 
 
 import csv
 from collections.abc import Iterator
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
+from msgspec import Meta
 
 from .idempotency import MalformedContent, PermanentFailure
 
@@ -27,11 +28,14 @@ _MARK: Final = b"\xef\xbb\xbf"
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the next row begins: byte and line. ``columns`` are those of a CSV file, once they are read."""
+    """Where the next row begins: byte and line.
 
-    offset: int = 0
-    line: int = 1
-    columns: tuple[str, ...] = ()
+    ``columns``: where a CSV file has those that are needed, and how many it has; once they are read.
+    """
+
+    offset: Annotated[int, Meta(ge=0)] = 0
+    line: Annotated[int, Meta(ge=1)] = 1
+    columns: tuple[int, ...] = ()
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,29 +126,31 @@ def _broken(line: int, raw: bytes, *, in_row: bool) -> Row:
     return Row(line=line, raw=raw.rstrip(b"\r\n"), reason="UnclosedQuote", description=why)
 
 
-def _columns_in(raw: bytes) -> tuple[str, ...]:
+def _columns_in(raw: bytes) -> tuple[int, ...]:
     try:
-        columns = tuple(name.strip() for name in next(_fields(raw), []))
+        columns = [name.strip() for name in next(_fields(raw), [])]
     except (UnicodeDecodeError, csv.Error) as error:
         raise PermanentFailure("MalformedHeader", f"the first row: {error}") from error
     if missing := [name for name in _COLUMNS if name not in columns]:
         raise PermanentFailure(
             "MissingColumns", f"the first row names the columns, and has no {', '.join(missing)}"
         )
-    return columns
+    return (*map(columns.index, _COLUMNS), len(columns))
 
 
-def _row(line: int, raw: bytes, format_: Format, columns: tuple[str, ...]) -> Row:
+def _row(line: int, raw: bytes, format_: Format, columns: tuple[int, ...]) -> Row:
     if format_ == "jsonl":
         return Row(line=line, raw=raw, body=raw)
     try:
         fields = next(_fields(raw), [])
     except (UnicodeDecodeError, csv.Error) as error:
         return Row(line=line, raw=raw, reason="MalformedRow", description=str(error))
-    if len(fields) != len(columns):
-        why = f"the row has {len(fields)} fields, the first row names {len(columns)}"
+    *needed, count = columns
+    if len(fields) != count:
+        why = f"the row has {len(fields)} fields, the first row names {count}"
         return Row(line=line, raw=raw, reason="WrongNumberOfFields", description=why)
-    return Row(line=line, raw=raw, body=_order_of(dict(zip(columns, fields, strict=True))))
+    named = {name: fields[place] for name, place in zip(_COLUMNS, needed, strict=True)}
+    return Row(line=line, raw=raw, body=_order_of(named))
 
 
 def _fields(raw: bytes) -> Iterator[list[str]]:

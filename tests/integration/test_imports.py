@@ -18,6 +18,7 @@ from local.host.process import HostProcess
 from local.import_file import send, upload
 from local.services.azurite import Azurite
 from local.services.cosmos import CosmosServer
+from shared.rows import PIECE
 from tests.integration.conftest import ROOT, RunningApp, running_app
 from tests.integration.messages import eventually
 from tests.unit.imports import an_order, jsonl
@@ -116,9 +117,11 @@ def test_given_a_file_in_csv_when_it_is_imported_twice_then_each_order_is_placed
     imports: Imports,
 ) -> None:
     host, of = imports.app.host, f"csv-{uuid.uuid4().hex[:8]}"
-    rows = [f"{of}-{n},c-1,EUR,tea,2,4.90" for n in range(450)]
+    # more than is looked at in one go, in pieces that end within rows
+    rows = [f"{of}-{n},c-1,EUR,tea,2,4.90,{'x' * (500 + n % 7)}" for n in range(450)]
     rows[7] = rows[7].replace("EUR", "euro")
-    header = "order_id,customer_id,currency,sku,quantity,unit_price"
+    header = "order_id,customer_id,currency,sku,quantity,unit_price,note"
+    assert len("".join(rows)) > 3 * PIECE
     name = f"{of}.csv"
     imports.upload(name, "\r\n".join([header, *rows, rows[0], ""]).encode())
 

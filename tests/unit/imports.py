@@ -23,7 +23,8 @@ from shared.idempotency.documents import business_of
 from shared.idempotency.fingerprint import canonical_json
 from shared.idempotency.stores.memory import MemoryStore
 from shared.idempotency.stores.memory_inbox import MemoryInbox
-from shared.imports import ERRORS, Importer, ImportMessage, Progress, message_key
+from shared.import_messages import ERRORS, ImportMessage, Progress, message_key
+from shared.imports import Importer
 from tests.unit.doubles import Wire, WiredInbox, WiredStore
 
 NAME = "orders.jsonl"

@@ -13,7 +13,7 @@ from shared.idempotency import (
     TransientFailure,
 )
 from shared.idempotency.keys import joined
-from shared.imports import ERRORS, ImportMessage, Progress, message_key
+from shared.import_messages import ERRORS, ImportMessage, Progress, message_key
 from shared.rows import LARGEST_PIECE, LARGEST_ROW
 from tests.unit.imports import NAME, Bench, an_order, jsonl
 
@@ -135,11 +135,13 @@ async def test_given_a_store_that_is_down_for_rows_then_what_is_recorded_stays()
     with pytest.raises(StoreUnavailable):
         await imported.deliver(message)
     reads = imported.blobs.reads
+    imported.rows_wire.trips.clear()
 
     handled = await imported.deliver(message, again=True)
 
     assert tally(handled.result)[:2] == (7, 2), "two rows of the chunk were placed before"
     assert imported.blobs.reads == reads + 1, "only the chunk that was not recorded is read again"
+    assert sorted(imported.rows_wire.trips) == ["commit", "read", "read", "read"]
 
 
 # ---------------------------------------------------------------- again
@@ -247,6 +249,22 @@ async def test_given_a_long_file_then_a_slice_is_bounded_however_much_time_it_ha
 
     assert tally(handled.result) == (60, 0, 0)
     assert len(imported.sent) == 2
+
+
+async def test_given_a_thousand_columns_then_what_is_recorded_is_as_small_as_ever() -> None:
+    header = ["order_id", "customer_id", "currency", "sku", "quantity", "unit_price"]
+    more = [f"a-column-with-a-long-name-{n}" for n in range(1000)]
+    rows = [[f"o-{n}", "c-1", "EUR", "tea", "2", "4.90", *["x"] * 1000] for n in range(40)]
+    imported = Bench(chunk_rows=1)
+    imported.blobs.put(
+        "wide.csv", b"\n".join(",".join(row).encode() for row in [[*header, *more], *rows])
+    )
+    imported.fails = {"o-39": LookupError("once more")}
+
+    handled = await imported.ask("wide.csv")
+
+    assert tally(handled.result) == (40, 0, 0)
+    assert all(len(message) < 500 for message in imported.sent)
 
 
 # ---------------------------------------------------------------- trips

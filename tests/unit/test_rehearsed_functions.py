@@ -40,7 +40,8 @@ from shared.idempotency.stores.memory import MemoryStore
 from shared.idempotency.stores.memory_inbox import MemoryInbox
 from shared.idempotency.stores.memory_state import MemoryStateStore
 from shared.idempotency.triggers.cloud_event import CloudEvent
-from shared.imports import Importer, ImportMessage, Progress
+from shared.import_messages import ImportMessage, Progress
+from shared.imports import Importer
 from shared.inventory import StockLevel
 from shared.loyalty import credit, key_of, partition_of
 from shared.mail import KEYS_KNOWN_FOR, Mail, MailProvider, confirm_order
