@@ -1,6 +1,7 @@
 """Explore from the command line: ``python -m shared.idempotency.exploration --help``."""
 
 import argparse
+import multiprocessing
 import os
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ import msgspec
 
 from .scenario import Scenario
 from .scenarios import DEFAULT, QUICK
-from .search import Exploration, Progress, explore, simplest
+from .search import Exploration, explained
 
 
 def main(arguments: Sequence[str] | None = None, out: TextIO = sys.stdout) -> int:
@@ -23,9 +24,9 @@ def main(arguments: Sequence[str] | None = None, out: TextIO = sys.stdout) -> in
         return 2
     told = sys.stderr if options.json else out
     if (at_once := min(options.jobs, len(chosen))) > 1:
-        found = _side_by_side(chosen, options.seconds, at_once, told)
+        found = _side_by_side(chosen, options.seconds or None, at_once, told)
     else:
-        found = _one_by_one(chosen, options.seconds, told)
+        found = _one_by_one(chosen, options.seconds or None, told)
     violations = [violation for exploration in found for violation in exploration.violations]
     schedules = sum(exploration.schedules for exploration in found)
     if options.json:
@@ -81,7 +82,7 @@ def _one_by_one(
     found: list[Exploration] = []
     for scenario in chosen:
         progress = _Progress(out)
-        found.append(_explored(scenario, seconds, progress.tell))
+        found.append(explained(scenario, progress=progress.tell, most_seconds=seconds))
         progress.end(found[-1])
     return found
 
@@ -89,21 +90,14 @@ def _one_by_one(
 def _side_by_side(
     chosen: Sequence[Scenario], seconds: float | None, at_once: int, out: TextIO
 ) -> list[Exploration]:
-    with ProcessPoolExecutor(at_once) as processes:
-        running = [processes.submit(_explored, scenario, seconds) for scenario in chosen]
+    # spawned, as a fork would take over locks of threads that it does not take over
+    with ProcessPoolExecutor(at_once, multiprocessing.get_context("spawn")) as processes:
+        running = [
+            processes.submit(explained, scenario, most_seconds=seconds) for scenario in chosen
+        ]
         for explored in as_completed(running):
             _Progress(out).end(explored.result())
     return [explored.result() for explored in running]
-
-
-def _explored(
-    scenario: Scenario, seconds: float | None, progress: Progress | None = None
-) -> Exploration:
-    """The exploration; a violation is told by the simplest schedule that has one."""
-    found = explore(scenario, progress=progress, most_seconds=seconds or None)
-    if found.violations and scenario.faults:
-        found.violations = simplest(scenario).violations
-    return found
 
 
 class _Progress:

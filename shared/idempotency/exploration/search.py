@@ -93,6 +93,16 @@ def simplest(scenario: Scenario) -> Exploration:
     return explore(scenario)
 
 
+def explained(
+    scenario: Scenario, *, progress: Progress | None = None, most_seconds: float | None = None
+) -> Exploration:
+    """Explore; a violation is then told by the simplest schedule that shows one."""
+    found = explore(scenario, progress=progress, most_seconds=most_seconds)
+    if found.violations and scenario.faults:
+        found.violations = simplest(scenario).violations
+    return found
+
+
 def replay(scenario: Scenario, choices: Sequence[Choice]) -> Replay:
     """The schedule made of ``choices``."""
     running = Running()
