@@ -159,16 +159,20 @@ class Inbox:
                         try:
                             done = await self._run(delivery, place, owner, work, codec)
                         except PermanentFailure as failure:
-                            return of_refusal(failure, attempt=1)
+                            found = await self._read(place, delivery.key)
+                            if found is None or (stored is not None and found.etag == stored.etag):
+                                return of_refusal(failure, attempt=1)
+                            stored = found  # it refused what an earlier delivery did: a duplicate
+                            continue
                         done = await self._announced(delivery, place, owner, done)
                     try:
                         if await self._committed(delivery, place, owner, done, over=stored):
                             return await self._relayed(done)
                     except BusinessConflict:
                         conflicts += 1
+                        await self._withdrawn(done)
                         if conflicts == _RUNS:
                             raise
-                        await self._withdrawn(done)
                         done = None  # what it read is no longer so: it decides anew
                 case Action.CONFIRM if done is not None:
                     return await self._relayed(done)

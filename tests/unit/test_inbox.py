@@ -68,6 +68,26 @@ async def test_a_permanent_failure_writes_nothing() -> None:
     assert bench.store.documents() == {}
 
 
+async def test_a_refusal_of_what_an_earlier_delivery_did_is_a_duplicate() -> None:
+    """On a first delivery the marker is not looked at before the handler runs."""
+    store = MemoryInbox()
+
+    async def fulfil() -> str:
+        order = await current_unit().read("order")
+        if order is not None:
+            raise PermanentFailure("AlreadyFulfilled", "it was fulfilled before")
+        current_unit().create("order", {"status": "fulfilled"})
+        return "fulfilled"
+
+    async def delivered(key: str) -> Outcome:
+        inbox = Inbox("fulfil_order", store, partition=lambda key: "o-1")  # it remembers nothing
+        return (await inbox.handle(a_delivery(key=key), fulfil, CODEC)).outcome
+
+    assert await delivered("request-1") is Outcome.PROCESSED
+    assert await delivered("request-1") is Outcome.DUPLICATE
+    assert await delivered("request-2") is Outcome.FAILED
+
+
 async def test_a_refused_document_is_a_business_conflict_not_a_duplicate() -> None:
     bench = InboxBench()
 
