@@ -15,6 +15,7 @@ from blueprints import (
     orders,
     payments,
     settlement,
+    streams,
     timelines,
     webhooks,
 )
@@ -31,6 +32,7 @@ payments.register(app, parts)
 settlement.register(app, parts)
 notifications.register(app, parts)
 auditing.register(app, parts)
+streams.register(app, parts)
 webhooks.register(app, parts)
 order_status.register(app, parts)
 operations.register(app, parts)

@@ -51,6 +51,12 @@ SUBSCRIPTION: Final = Rule(
     50,
     "1 to 50 letters, digits and . - _, a letter or digit first and last",
 )
+STREAM: Final = Rule(
+    "an event hub, a topic of Kafka or a queue of RabbitMQ",
+    re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?", re.ASCII | re.IGNORECASE),
+    249,
+    "1 to 249 letters, digits and . - _, a letter or digit first and last",
+)
 
 
 def check_name(setting: str, name: str, rule: Rule) -> str:

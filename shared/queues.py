@@ -21,6 +21,7 @@ from .idempotency.properties import (
 )
 from .idempotency.telemetry import current_trace_parent
 from .idempotency.triggers.event_grid import Arrived
+from .idempotency.triggers.stream import StreamEvent
 
 if TYPE_CHECKING:
     from azure.servicebus import ServiceBusMessage
@@ -198,17 +199,23 @@ class StorageQueues:
     async def set_aside(
         self, queue: str, message: func.QueueMessage, reason: str, description: str
     ) -> None:
-        """Send a message that can never succeed to the poison queue of its own, with the reason.
-
-        The text is kept as it is where it is text, in base64 otherwise.
-        """
+        """Send a message that can never succeed to the poison queue of its own, with the reason."""
+        told = {} if message.id is None else {"id": message.id}
         body = message.get_body()
-        try:
-            original = {"text": body.decode()}
-        except UnicodeDecodeError:
-            original = {"base64": base64.b64encode(body).decode()}
-        envelope = {"reason": reason, "description": description, "id": message.id, **original}
-        await self.send(f"{queue}-poison", json.dumps(envelope))
+        await self.set_body_aside(f"{queue}-poison", body, reason, description, **told)
+
+    async def set_event_aside(
+        self, queue: str, event: StreamEvent, reason: str, description: str
+    ) -> None:
+        """Send an event of a log that can never be handled, with the reason and where it lies."""
+        await self.set_body_aside(queue, event.body, reason, description, position=event.position)
+
+    async def set_body_aside(
+        self, queue: str, body: bytes, reason: str, description: str, **told: str
+    ) -> None:
+        """Send a body that can never be handled, with the reason."""
+        envelope = {"reason": reason, "description": description, **told, **_original(body)}
+        await self.send(queue, json.dumps(envelope))
 
     async def send(self, queue: str, text: str) -> None:
         """Send one message; raises TransientFailure when the queue does not take it."""
@@ -225,6 +232,14 @@ class StorageQueues:
             raise TransientFailure(
                 f"storage queue {queue} did not accept the message ({type(error).__name__})"
             ) from error
+
+
+def _original(body: bytes) -> dict[str, str]:
+    """A body as it is where it is text, in base64 otherwise."""
+    try:
+        return {"text": body.decode()}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(body).decode()}
 
 
 type SendOrder = Callable[[str, bytes], Awaitable[None]]

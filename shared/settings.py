@@ -18,6 +18,7 @@ from .names import (
     COSMOS,
     SERVICE_BUS,
     STORAGE_QUEUE,
+    STREAM,
     SUBSCRIPTION,
     TABLE,
     Rule,
@@ -25,6 +26,7 @@ from .names import (
 )
 
 _log = logging.getLogger("app.settings")
+_EVENT_HUBS = ("EventHubConnection", "EventHubConnection__fullyQualifiedNamespace")
 
 
 class PaymentSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,6 +100,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     loyalty_subscription: str
     audit_subscription: str
     mail: MailSettings | None
+    event_hub: str | None
+    """The event hub of order events; None where there is none, as with the next two."""
+    kafka_topic: str | None
+    rabbitmq_queue: str | None
+    aside_queue: str
     settlement_schedule: str
     outbox_sweep_schedule: str
     outbox_grace: float
@@ -159,6 +166,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             loyalty_subscription=_name(values, "LOYALTY_SUBSCRIPTION", "loyalty", SUBSCRIPTION),
             audit_subscription=_name(values, "AUDIT_SUBSCRIPTION", "audit", SUBSCRIPTION),
             mail=_mail(values, policy),
+            event_hub=_where(values, "EVENT_HUB", _EVENT_HUBS, STREAM),
+            kafka_topic=_where(values, "KAFKA_TOPIC", ("KAFKA_BROKERS",), STREAM),
+            rabbitmq_queue=_where(values, "RABBITMQ_QUEUE", ("RabbitMQConnection",), STREAM),
+            aside_queue=_name(values, "EVENTS_ASIDE_QUEUE", "events-aside", STORAGE_QUEUE),
             settlement_schedule=_schedule(values, "SETTLEMENT_SCHEDULE", "0 0 2 * * *"),
             outbox_sweep_schedule=_schedule(values, "OUTBOX_SWEEP_SCHEDULE", "0 * * * * *"),
             outbox_grace=_seconds(values, "OUTBOX_GRACE_SECONDS", 60.0),
@@ -271,6 +282,15 @@ def _url(values: Mapping[str, str], name: str) -> str:
     if url and not url.startswith(("https://", "http://")):
         raise ConfigurationError(f"app setting {name} must begin with https://")
     return url
+
+
+def _where(
+    values: Mapping[str, str], name: str, connections: tuple[str, ...], rule: Rule
+) -> str | None:
+    """Where order events come from, if one of the connections to it is configured."""
+    if not any(values.get(connection) for connection in connections):
+        return None
+    return _name(values, name, "order-events", rule)
 
 
 def _name(values: Mapping[str, str], name: str, default: str, rule: Rule) -> str:

@@ -82,6 +82,19 @@ OTHERS: Meanings = {
     "MAIL_TIMEOUT_SECONDS": "How long sending a mail may take; below the lease.",
     "PAYMENT_WEBHOOK_SECRETS": "What the provider signs its webhooks with (`whsec_...`), several with "
     "blanks between them; without one the webhook is off. Deployed as a Key Vault reference.",
+    "EventHubConnection": "Event Hubs connection string. With neither this nor the next one, "
+    "`ingest_order_events` is not registered.",
+    "EventHubConnection__fullyQualifiedNamespace": "`NAME.servicebus.windows.net`, reached as a managed "
+    "identity, which needs the role Azure Event Hubs Data Receiver.",
+    "EVENT_HUB": "The event hub of order events.",
+    "KAFKA_BROKERS": "Kafka's brokers (`host:port`, with commas between them); without them "
+    "`ingest_order_events_from_kafka` is not registered.",
+    "KAFKA_TOPIC": "The topic of order events.",
+    "RabbitMQConnection": "RabbitMQ's connection string (`amqp://...`); without it "
+    "`ingest_order_events_from_rabbitmq` is not registered.",
+    "RABBITMQ_QUEUE": "The queue of order events.",
+    "EVENTS_ASIDE_QUEUE": "Storage queue for events of these three that can never be handled, with the "
+    "reason.",
     "EVENT_ORIGINS": "Who may send CloudEvents here, by domain name, with blanks between them.",
 }
 

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from .protos import Message, TypedData, http_data, strings, text_or_bytes
+from .streams import event_hub_batch, kafka_batch, rabbitmq_message
 
 Input = tuple[TypedData, dict[str, Any]]
 
@@ -163,6 +164,9 @@ BUILDERS: Mapping[str, Callable[..., Input]] = {
     "httpTrigger": http_request,
     "queueTrigger": queue_message,
     "timerTrigger": timer_info,
+    "eventHubTrigger": event_hub_batch,
+    "kafkaTrigger": kafka_batch,
+    "rabbitMQTrigger": rabbitmq_message,
 }
 
 

@@ -14,6 +14,8 @@ Its answer, with what the function asked the settlement actions for:
 
     {"succeeded": true, "exception": null, "response": null, "settlements": [["complete"]]}
 
+`retry_count` beside them is how often a retry policy has run the function before.
+
 A function of cardinality many takes {"messages": [{...}, {...}]} as its arguments. For any other
 trigger, "data" and "metadata" are handed over as they are: {"data": {"json": "{}"}}, with the
 kind of the worker's protocol (json, string, bytes, collection_string, ...) as its only name.
@@ -134,7 +136,11 @@ async def _invoke(worker: Worker, settlement: Settlement, order: dict[str, Any])
     message = RecordedMessage()
     settlement.locked.update(dict.fromkeys(tokens, message))
     result = await worker.invoke(
-        function.name, data, metadata, trace_parent=order.get("trace_parent")
+        function.name,
+        data,
+        metadata,
+        trace_parent=order.get("trace_parent"),
+        retry_count=order.get("retry_count", 0),
     )
     settlement.locked.clear()
     return {

@@ -58,9 +58,10 @@ class Invoker:
         # The end of its input ends it; reading and closing leave no pipe open.
         self._process.communicate()
 
-    def __call__(self, function: str, **arguments: Any) -> dict[str, Any]:
+    def __call__(self, function: str, *, retry_count: int = 0, **arguments: Any) -> dict[str, Any]:
         """Invoke a function with the arguments of the builder for its trigger; see `inputs`."""
-        return self._ask({"function": function, "arguments": arguments})
+        order = {"function": function, "arguments": arguments, "retry_count": retry_count}
+        return self._ask(order)
 
     def raw(
         self, function: str, data: Mapping[str, Any], metadata: Mapping[str, Any] | None = None

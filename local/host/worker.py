@@ -107,10 +107,12 @@ class Worker:
         *,
         invocation_id: str | None = None,
         trace_parent: str | None = None,
+        retry_count: int = 0,
     ) -> InvocationResult:
         """Run a function once with this trigger data and metadata.
 
         `trace_parent` is the W3C trace context to run under; without one a new trace begins.
+        `retry_count`: how often the function's retry policy has run this before.
         What the function raises is in the result. Raises KeyError for an unknown function.
         """
         function = self.functions[name]
@@ -129,7 +131,9 @@ class Worker:
                         trace_state="",
                         attributes={},
                     ),
-                    retry_context=Message(retry_count=0, max_retry_count=0, exception=None),
+                    retry_context=Message(
+                        retry_count=retry_count, max_retry_count=-1, exception=None
+                    ),
                 )
             )
         )
