@@ -231,6 +231,14 @@ def test_given_no_place_to_set_it_aside_then_it_is_not_passed_over(toy: Toy) -> 
     assert toy.hand("in_body", *batch, retry_count=1)
     assert toy.effects == ["1"]
 
+    toy.switch("queue is down", on=True)
+    crashing = [{"id": "x", "do": "crash"}, {"id": "2"}]
+    assert not toy.hand("in_body", *crashing, retry_count=9)
+    assert toy.effects == []
+    toy.switch("queue is down", on=False)
+    assert toy.hand("in_body", *crashing, retry_count=10)
+    assert toy.effects == ["2"]
+
 
 def test_trips_of_a_batch_are_those_of_its_events_and_none_for_what_was_just_done(toy: Toy) -> None:
     batch = [{"id": str(number), "_partition_key": str(number)} for number in range(10)]
