@@ -288,9 +288,8 @@ def _where(
     values: Mapping[str, str], name: str, connections: tuple[str, ...], rule: Rule
 ) -> str | None:
     """Where order events come from, if one of the connections to it is configured."""
-    if not any(values.get(connection) for connection in connections):
-        return None
-    return _name(values, name, "order-events", rule)
+    place = _name(values, name, "order-events", rule)
+    return place if any(values.get(connection) for connection in connections) else None
 
 
 def _name(values: Mapping[str, str], name: str, default: str, rule: Rule) -> str:
