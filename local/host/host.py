@@ -11,6 +11,7 @@ from .bindings import BindingError, Function, connection, resolve
 from .hostjson import HostSettings
 from .http import HttpTrigger, PortInUseError
 from .invocations import Invocations
+from .rabbitmq import RabbitMQTrigger
 from .routes import RouteError, route
 from .service_bus import ServiceBusTrigger
 from .settlement import Settlement
@@ -143,6 +144,16 @@ class Host:
                     self._settings.queues,
                     self.invocations,
                     hide=self._options.hide,
+                )
+            case "rabbitMQTrigger":
+                setting = str(function.trigger["connectionStringSetting"])
+                if not environment.get(setting):
+                    raise BindingError(f"connection string '{setting}' is missing or empty")
+                return RabbitMQTrigger(
+                    function.name,
+                    resolve(str(function.trigger["queueName"]), environment),
+                    environment[setting],
+                    self.invocations,
                 )
             case "timerTrigger":
                 timer = TimerTrigger(function, self.invocations, environment)
