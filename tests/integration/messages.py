@@ -1,5 +1,6 @@
 """What the integration tests send, and how they wait."""
 
+import hashlib
 import json
 import time
 import uuid
@@ -12,10 +13,14 @@ from local.servicebus import Broker, Snapshot
 
 
 def order(order_id: str | None = None, **changes: Any) -> dict[str, Any]:
-    """A valid order, of an id of its own unless one is given."""
+    """A valid order, of an id of its own unless one is given; the same for the same id.
+
+    Its customer is its own: two orders of one meet at the customer's account.
+    """
+    own = order_id or f"ord-{uuid.uuid4().hex[:12]}"
     return {
-        "order_id": order_id or f"ord-{uuid.uuid4().hex[:12]}",
-        "customer_id": f"cust-{uuid.uuid4().hex[:8]}",  # two of one customer meet at the account
+        "order_id": own,
+        "customer_id": f"cust-{hashlib.sha256(own.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}",
         "currency": "EUR",
         "lines": [{"sku": "tea", "quantity": 2, "unit_price": "4.90"}],
         **changes,

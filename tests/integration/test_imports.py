@@ -1,5 +1,6 @@
 """Files of orders through the whole app: blob, queue, host, worker, stores; and processes that die."""
 
+import asyncio
 import functools
 import json
 import re
@@ -9,7 +10,8 @@ from typing import Any
 
 import pytest
 from azure.core.exceptions import ResourceNotFoundError
-from azure.cosmos import CosmosClient
+from azure.cosmos.aio import CosmosClient
+from azure.cosmos.exceptions import CosmosResourceNotFoundError
 from azure.data.tables import TableClient
 from azure.storage.blob import ContainerClient
 from azure.storage.queue import QueueClient
@@ -17,7 +19,7 @@ from azure.storage.queue import QueueClient
 from local.host.process import HostProcess
 from local.import_file import send, upload
 from local.services.azurite import Azurite
-from local.services.cosmos import CosmosServer
+from local.services.cosmos import CLIENT_OPTIONS, CosmosServer
 from shared.rows import PIECE
 from tests.integration.conftest import ROOT, RunningApp, running_app
 from tests.integration.messages import eventually
@@ -71,7 +73,8 @@ class Imports:
     def effects(self, *, of: str = "") -> list[str]:
         """The orders that were placed, once for each time that they were."""
         if self.app.environment["IDEMPOTENCY_STORE"] == "cosmos":
-            return [order for order in self._in_cosmos() if order.startswith(of)]
+            placed = asyncio.run(self._in_cosmos())
+            return [order for order in placed if order.startswith(of)]
         with TableClient.from_connection_string(
             self._storage, self.app.environment["ORDERS_CONTAINER"]
         ) as table:
@@ -81,17 +84,17 @@ class Imports:
             except ResourceNotFoundError:
                 return []  # nobody has ordered yet
 
-    def _in_cosmos(self) -> list[str]:
-        with CosmosClient.from_connection_string(
-            self.app.environment["COSMOS_CONNECTION"],
-            connection_verify=False,
-            enable_endpoint_discovery=False,
+    async def _in_cosmos(self) -> list[str]:
+        async with CosmosClient.from_connection_string(
+            self.app.environment["COSMOS_CONNECTION"], **CLIENT_OPTIONS
         ) as client:
             database = client.get_database_client(self.app.environment["COSMOS_DATABASE"])
             container = database.get_container_client(self.app.environment["ORDERS_CONTAINER"])
-            query = "SELECT c.order_id FROM c WHERE c.effect = 'placed'"
-            items = container.query_items(query, enable_cross_partition_query=True)
-            return [str(item["order_id"]) for item in items]
+            items = container.query_items("SELECT c.order_id FROM c WHERE c.effect = 'placed'")
+            try:
+                return [str(item["order_id"]) async for item in items]
+            except CosmosResourceNotFoundError:
+                return []  # nobody has ordered yet
 
 
 def ended(host: HostProcess, name: str, tally: str) -> None:
