@@ -20,7 +20,8 @@ class Mail(NamedTuple):
 class MailCatcher:
     """Up while the context lasts. Mails with an Idempotency-Key it has seen are taken once.
 
-    ``drop_answers``: so many mails are taken, and their answers lost.
+    ``drop_answers``: so many mails are taken, and their answers lost. ``refuse_with``: the next requests
+    get these status codes, and nothing of them is taken.
     """
 
     def __init__(self, *, host: str = "127.0.0.1", port: int = 0) -> None:
@@ -28,6 +29,7 @@ class MailCatcher:
         self.port = port
         self.mails: list[Mail] = []
         self.drop_answers = 0
+        self.refuse_with: list[int] = []
         self._taken: dict[str, str] = {}
         self._server = Server()
 
@@ -55,6 +57,9 @@ class MailCatcher:
 
     async def _post(self, request: web.Request) -> web.Response:
         content = await request.json()
+        if self.refuse_with:
+            status = self.refuse_with.pop(0)
+            return web.json_response({}, status=status, headers={"Retry-After": "7"})
         key = request.headers.get("Idempotency-Key")
         if key is None or key not in self._taken:
             self.mails.append(Mail(content["to"], content["subject"], content["text"]))

@@ -14,8 +14,15 @@ if TYPE_CHECKING:
 CONFIRMATION: Final = "confirmation"
 """The step's name, and with it part of the key that the provider knows a mail by."""
 KEYS_KNOWN_FOR: Final = 24 * 3600.0
-"""Seconds for which the provider recognises an Idempotency-Key."""
-_NOT_NOW: Final = (429, 503)
+"""Seconds for which the provider recognises an Idempotency-Key.
+
+Many providers know no such key. With one of those there is no number to put here: use Quarantine, which
+never sends a second mail, or math.inf where a second one is the lesser evil.
+"""
+_REFUSED: Final = {400, 413, 422}
+"""Answers that say no to this very mail, and always will."""
+_UNCLEAR: Final = {408, 409, 425}
+"""Answers that leave open what became of it: the first request with its key may still run."""
 
 
 class Mail(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,18 +44,25 @@ class MailProvider:
         """Have one mail sent, under the step's key.
 
         Raises PermanentFailure when the provider refuses it for good and TransientFailure when it does
-        for now: nothing was sent. After anything else (httpx.HTTPError) nobody knows.
+        for now, or does not let us in: nothing was sent. After anything else (httpx.HTTPError, a 503
+        too, which may come from a proxy that had passed it on) nobody knows.
         """
         body = {"to": customer_id, "subject": subject, "text": text}
         answer = await self._connected().post("/v1/mails", json=body)
-        if answer.status_code in _NOT_NOW:
-            raise TransientFailure(f"the mail provider answered {answer.status_code}")
-        if answer.is_client_error:
-            raise PermanentFailure(
-                "MailRefused", f"the mail provider answered {answer.status_code}"
-            )
+        told = f"the mail provider answered {answer.status_code}"
+        if answer.status_code in _REFUSED:
+            raise PermanentFailure("MailRefused", told)
+        if answer.is_client_error and answer.status_code not in _UNCLEAR:
+            wait = answer.headers.get("Retry-After", "")
+            raise TransientFailure(told, retry_after=float(wait) if wait.isdecimal() else None)
         answer.raise_for_status()
         return msgspec.json.decode(answer.content, type=Mail)
+
+    async def close(self) -> None:
+        """Let go of connections; the next mail makes new ones."""
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
 
     def _connected(self) -> "httpx.AsyncClient":
         if self._client is None:
