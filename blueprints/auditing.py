@@ -23,6 +23,7 @@ def register(app: func.FunctionApp, parts: App) -> None:
         subscription_name=parts.settings.audit_subscription,
         connection="ServiceBusConnection",
         cardinality=func.Cardinality.MANY,
+        data_type=func.DataType.BINARY,
         auto_complete_messages=parts.settlement.auto_complete,
     )
     @service_bus_batch.idempotent(

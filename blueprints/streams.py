@@ -51,6 +51,7 @@ def _register_event_hub(
         connection="EventHubConnection",
         event_hub_name=name,
         cardinality=func.Cardinality.MANY,
+        data_type=func.DataType.BINARY,  # else the host fails a batch with a body that is no JSON
     )
     @event_hubs.idempotent(
         consumer, key=stream.in_body(_EVENT_KEY), set_aside=set_aside, fingerprint=None

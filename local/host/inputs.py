@@ -68,11 +68,14 @@ def service_bus_message(
     return data, {name: value for name, value in metadata.items() if value is not None}
 
 
-def service_bus_batch(messages: Sequence[Input]) -> Input:
+def service_bus_batch(messages: Sequence[Input], *, data_type: str = "string") -> Input:
     """Several messages for a function of cardinality many.
 
-    Hazard, kept as in Azure's host: arrays of texts lose their null and empty entries, so an array
-    in which one message has no value no longer lines up with the bodies.
+    Hazards, kept as in Azure's host. Arrays of texts lose their null and empty entries, so an array
+    in which one message has no value no longer lines up with the others. `data_type` is the trigger's:
+    of "string" the bodies are such an array; of "binary" every body is there, unchanged; of anything
+    else the host parses them as JSON and writes them anew, and one that is none raises ValueError, with
+    which the host fails the whole batch before the worker hears of it.
     """
 
     def column(name: str) -> list[Any]:
@@ -86,11 +89,19 @@ def service_bus_batch(messages: Sequence[Input]) -> Input:
         **{f"{name}Array": strings(column(name)) for name in texts + more_texts},
         **{f"{name}Array": column(name) for name in others + properties},
     }
-    bodies = [data for data, _ in messages]
-    if all("string" in body.__dict__ for body in bodies):
-        return strings(body.string for body in bodies), metadata
-    as_bytes = [body.bytes if "bytes" in body.__dict__ else body.string.encode() for body in bodies]
-    return TypedData(collection_bytes=Message(bytes=as_bytes)), metadata
+    bodies = [_bytes_of(data) for data, _ in messages]
+    match data_type.lower():
+        case "binary":
+            return TypedData(collection_bytes=Message(bytes=bodies)), metadata
+        case "string":
+            return strings(body.decode("utf-8", "replace") for body in bodies), metadata
+        case _:
+            parsed = [json.loads(body) if body else None for body in bodies]
+            return TypedData(json=json.dumps(parsed)), metadata
+
+
+def _bytes_of(body: TypedData) -> bytes:
+    return bytes(body.bytes) if "bytes" in body.__dict__ else str(body.string).encode()
 
 
 def http_request(

@@ -175,7 +175,21 @@ class ServiceBusTrigger:
         """One invocation with these messages, and their settlement afterwards."""
         received = [ReceivedMessage(message, receiver) for message in messages]
         inputs = [message_input(message, binary=self._source.binary) for message in messages]
-        data, metadata = service_bus_batch(inputs) if self._source.batch else inputs[0]
+        try:
+            data, metadata = (
+                service_bus_batch(inputs, data_type=self._source.data_type)
+                if self._source.batch
+                else inputs[0]
+            )
+        except ValueError as error:
+            log.error(
+                "Executed 'Functions.%s' (Failed): a body of the batch is no JSON (%s), and all of it is "
+                "given back; state data_type=func.DataType.BINARY in the trigger",
+                self._source.function, error,
+            )  # fmt: skip
+            for one in received:
+                await self._settle(one, succeeded=False)
+            return
         tokens = {one.token: one for one in received}
         self._settlement.locked.update(tokens)
         # Azure's host renews locks for single messages and sessions, not for batches.

@@ -20,7 +20,12 @@ class Subscription:
     auto_complete: bool
     sessions: bool
     batch: bool
-    binary: bool
+    data_type: str
+    """As the binding has it; empty where it says nothing."""
+
+    @property
+    def binary(self) -> bool:
+        return self.data_type == "binary"
 
     def __str__(self) -> str:
         return f"{self.entity}/{self.subscription}" if self.subscription else self.entity
@@ -44,7 +49,7 @@ def subscription(
         auto_complete=settings.auto_complete if auto_complete is None else bool(auto_complete),
         sessions=bool(trigger.get("isSessionsEnabled", False)),
         batch=str(trigger.get("cardinality", "one")).lower() == "many",
-        binary=str(trigger.get("dataType", "")).lower() == "binary",
+        data_type=str(trigger.get("dataType") or "").lower(),
     )
 
 

@@ -6,6 +6,8 @@ different in a batch, and what is done about it:
 - Azure's host drops the empty entries of arrays of texts, so that ids line up with other bodies where one
   message has none. Keys are read from bodies, therefore, and of all texts beside them a message keeps
   its lock token alone, which none is without: what could be another message's is None.
+- Without a data type the host parses the bodies as JSON, and one that is none fails all of the batch
+  before it gets here; of type string, an empty one does. The trigger must ask for bytes.
 - Locks are not renewed. A message is not begun once less than half of its lock is left, and nobody waits
   under a lock for an attempt in flight: it is left, and comes back.
 - Two messages of one key are handled one after the other: the second is a duplicate of the first.
@@ -58,8 +60,9 @@ def idempotent(
 ) -> Decorator:
     """Protect a handler of single messages behind a trigger of ``cardinality`` many.
 
-    Stands below the trigger decorator, whose ``arg_name`` is ``messages``, and whose
-    ``auto_complete_messages`` must be ``settlement.auto_complete``. ``lock``: the lock duration of the
+    Stands below the trigger decorator, whose ``arg_name`` is ``messages``, whose ``data_type`` is BINARY,
+    and whose ``auto_complete_messages`` must be ``settlement.auto_complete``. Not for sessions: what comes
+    back would be overtaken. ``lock``: the lock duration of the
     queue or subscription, in seconds. ``concurrency``: how many messages of a batch are handled at the
     same time. With a settlement that completes automatically, one message that must come back brings the
     whole batch back; the others are duplicates then, and nothing of them runs again.
@@ -198,7 +201,8 @@ class _Batch:
                 wait=0.0,
             )
         except (StoreUnavailable, TransientFailure) as error:
-            self._store_is_down = isinstance(error, StoreUnavailable)
+            # never back to False: a neighbour that is merely not done now says nothing of the store
+            self._store_is_down |= isinstance(error, StoreUnavailable)
             self._comes_back(message, str(error))
         except Exception as error:  # noqa: BLE001 - logged; the message comes back
             _log.error("%s: a message of the batch failed", self._consumer.name, exc_info=error)

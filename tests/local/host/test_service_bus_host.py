@@ -72,9 +72,14 @@ async def subscriber(message: func.ServiceBusMessage) -> None:
     effect("subscriber", message.get_body().decode(), dict(message.application_properties))
 
 @app.service_bus_queue_trigger(arg_name="messages", queue_name="batched", connection="Bus",
-                               cardinality="many")
+                               cardinality="many", data_type="binary")
 async def batched(messages: __import__("typing").List[func.ServiceBusMessage]) -> None:
     effect("batched", [[m.get_body().decode(), m.message_id, m.delivery_count] for m in messages])
+
+@app.service_bus_queue_trigger(arg_name="messages", queue_name="untyped", connection="Bus",
+                               cardinality="many")
+async def untyped(messages: __import__("typing").List[func.ServiceBusMessage]) -> None:
+    effect("untyped", [m.get_body().decode() for m in messages])
 
 @app.service_bus_queue_trigger(arg_name="message", queue_name="sessions", connection="Bus",
                                is_sessions_enabled=True)
@@ -92,6 +97,7 @@ ENTITIES = Entities(
         QueueSettings("crowd"),
         QueueSettings("blocked", lock=BRIEF),
         QueueSettings("batched"),
+        QueueSettings("untyped"),
         QueueSettings("sessions", requires_session=True),
     ),
     topics=(TopicSettings("events", subscriptions=(QueueSettings("mail"),)),),
@@ -261,6 +267,22 @@ class TestBatchesAndSessions:
             [f"b{n}", f"m{n}", 1] for n in range(5)
         ]
         assert len(batches) < 5
+
+    def test_a_batch_without_a_data_type_is_written_anew_as_json(
+        self, app: ToyApp, bus: Broker, send: Send
+    ) -> None:
+        send("untyped", ServiceBusMessage('{"a":1}'))
+        eventually(lambda: bus.counts("untyped").completed == 1)
+        assert app.effects("untyped") == [[['{"a": 1}']]]
+
+    def test_and_one_body_that_is_no_json_gives_all_of_it_back_unseen(
+        self, app: ToyApp, bus: Broker, send: Send
+    ) -> None:
+        before = len(app.effects("untyped"))
+        send("untyped", ServiceBusMessage("{"))
+        eventually(lambda: bus.counts("untyped").dead == 1)
+        assert bus.counts("untyped").abandoned >= 10
+        assert len(app.effects("untyped")) == before
 
     def test_a_session_s_messages_are_handled_in_order_one_at_a_time(
         self, app: ToyApp, bus: Broker, send: Send

@@ -181,6 +181,17 @@ def test_in_a_batch_the_ids_shift_when_one_is_missing_as_they_do_in_azure(
     assert app.effects("batch") == [[[["b0", "m1", 1], ["b1", None, 2]]]]
 
 
+def test_in_a_batch_of_texts_an_empty_body_fails_all_of_it_as_it_does_in_azure(
+    app: ToyApp, invoke: Invoker
+) -> None:
+    """There is a body less than there are messages; the worker's library does not get to the app."""
+    before = len(app.effects("batch"))
+    answer = invoke("batch", messages=[{"body": "b0"}, {"body": ""}, {"body": "b2"}])
+    assert not answer["succeeded"]
+    assert "IndexError" in answer["exception"] or "out of range" in answer["exception"]
+    assert len(app.effects("batch")) == before
+
+
 def test_any_other_trigger_takes_data_in_the_worker_s_own_form(
     app: ToyApp, invoke: Invoker
 ) -> None:
