@@ -76,6 +76,7 @@ def _register_kafka(app: func.FunctionApp, parts: App, consumer: VersionGuard, t
         broker_list="%KAFKA_BROKERS%",
         consumer_group="$Default",
         cardinality=func.Cardinality.MANY,
+        data_type=func.DataType.BINARY,  # else the host puts an envelope round each body
     )
     @kafka.idempotent(
         consumer, key=stream.in_body(_EVENT_KEY), set_aside=set_aside, fingerprint=None
@@ -95,6 +96,7 @@ def _register_rabbitmq(
         type="rabbitMQTrigger",
         queueName=queue,
         connectionStringSetting="RabbitMQConnection",
+        data_type=func.DataType.BINARY,  # else two bodies that are no UTF-8 could become one
     )
     @rabbitmq.idempotent(
         consumer,

@@ -208,7 +208,8 @@ class StorageQueues:
         self, queue: str, event: StreamEvent, reason: str, description: str
     ) -> None:
         """Send an event of a log that can never be handled, with the reason and where it lies."""
-        await self.set_body_aside(queue, event.body, reason, description, position=event.position)
+        told = {} if event.position is None else {"position": event.position}
+        await self.set_body_aside(queue, event.body, reason, description, **told)
 
     async def set_body_aside(
         self, queue: str, body: bytes, reason: str, description: str, **told: str

@@ -154,6 +154,7 @@ class Host:
                     resolve(str(function.trigger["queueName"]), environment),
                     environment[setting],
                     self.invocations,
+                    binary=str(function.trigger.get("dataType", "")).lower() == "binary",
                 )
             case "timerTrigger":
                 timer = TimerTrigger(function, self.invocations, environment)

@@ -50,6 +50,8 @@ MOMENTS = {
     "next_time",
     "next_visible_time",
 }
+STREAMS = {"eventHubTrigger", "kafkaTrigger", "rabbitMQTrigger"}
+"""Their bodies come as the trigger's `dataType` asks for."""
 
 
 class RecordedMessage:
@@ -162,8 +164,14 @@ def _input(
         inputs = [service_bus_message(**_arguments(one)) for one in arguments["messages"]]
         data, metadata = service_bus_batch(inputs)
         return data, metadata, [one["LockToken"] for _, one in inputs]
+    if function.trigger_type in STREAMS and _is_binary(function):
+        arguments = {"binary": True, **arguments}
     data, metadata = BUILDERS[function.trigger_type](**_arguments(arguments))
     return data, metadata, [metadata["LockToken"]] if "LockToken" in metadata else []
+
+
+def _is_binary(function: Function) -> bool:
+    return str(function.trigger.get("dataType", "")).lower() == "binary"
 
 
 def _arguments(given: dict[str, Any]) -> dict[str, Any]:

@@ -22,12 +22,19 @@ class RabbitMQTrigger:
     """Feeds one function from one queue, which has to be there."""
 
     def __init__(
-        self, function: str, queue: str, connection_string: str, invocations: Invocations
+        self,
+        function: str,
+        queue: str,
+        connection_string: str,
+        invocations: Invocations,
+        *,
+        binary: bool = False,
     ) -> None:
         self._function = function
         self._queue = queue
         self._connection_string = connection_string
         self._invocations = invocations
+        self._binary = binary
         self._connection: AbstractRobustConnection | None = None
         self._running: set[asyncio.Task[None]] = set()
 
@@ -59,7 +66,7 @@ class RabbitMQTrigger:
         task.add_done_callback(self._running.discard)
 
     async def _deliver(self, message: "AbstractIncomingMessage") -> None:
-        data, metadata = rabbitmq_message(message.body.decode("utf-8", "replace"))
+        data, metadata = rabbitmq_message(message.body, binary=self._binary)
         result = await self._invocations.run(self._function, data, metadata)
         try:
             if result.succeeded:

@@ -9,17 +9,23 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from .protos import Message, TypedData
+from .protos import Message, TypedData, strings
 
 _ENQUEUED = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def event_hub_batch(
-    events: Sequence[Mapping[str, Any]], *, partition: str = "0", first: int = 1
+    events: Sequence[Mapping[str, Any]],
+    *,
+    hub: str | None = "order-events",
+    partition: str | None = "0",
+    first: int = 1,
+    binary: bool = False,
 ) -> tuple[TypedData, dict[str, Any]]:
     """Events of one partition, `first` being the sequence number of the first of them.
 
     events: each with `body`, and `partition_key` and `properties` where it has them.
+    `binary`: what the trigger's `dataType` asks for.
     """
     system = [
         {
@@ -31,12 +37,12 @@ def event_hub_batch(
         for index, event in enumerate(events)
     ]
     metadata = {
-        "PartitionContext": {"PartitionId": partition},
+        "PartitionContext": {"EventHubName": hub, "PartitionId": partition},
         "PropertiesArray": [dict(event.get("properties", {})) for event in events],
         "SystemPropertiesArray": system,
     }
-    bodies = [str(event["body"]) for event in events]
-    return TypedData(collection_string=Message(string=bodies)), metadata
+    bodies = [_body(event) for event in events]
+    return _bodies(bodies) if binary else strings(map(_text, bodies)), metadata
 
 
 def kafka_batch(
@@ -45,10 +51,12 @@ def kafka_batch(
     topic: str = "order-events",
     partition: int = 0,
     first: int = 0,
+    binary: bool = False,
 ) -> tuple[TypedData, dict[str, Any]]:
     """Records of one partition, `first` being the offset of the first of them.
 
-    events: each with `body`, and `key` and `headers` where it has them.
+    events: each with `body`, and `key` and `headers` where it has them. Unless `binary`, as the
+    trigger's `dataType` may ask for, the host hands over an envelope around each.
     """
 
     def headers(event: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -65,10 +73,41 @@ def kafka_batch(
         "TopicArray": TypedData(collection_string=Message(string=[topic for _ in events])),
         "HeadersArray": TypedData(json=json.dumps([headers(event) for event in events])),
     }
-    bodies = [str(event["body"]) for event in events]
-    return TypedData(collection_string=Message(string=bodies)), metadata
+    bodies = [_body(event) for event in events]
+    if binary:
+        return _bodies(bodies), metadata
+    envelopes = [
+        json.dumps({"Offset": offset, "Partition": partition, "Topic": topic, "Value": _text(body)})
+        for offset, body in zip(offsets, bodies, strict=True)
+    ]
+    return strings(envelopes), metadata
 
 
-def rabbitmq_message(body: str) -> tuple[TypedData, dict[str, Any]]:
+def rabbitmq_message(
+    body: bytes | str, *, binary: bool = False
+) -> tuple[TypedData, dict[str, Any]]:
     """A body; the trigger hands over nothing else."""
-    return TypedData(string=body), {}
+    raw = body.encode() if isinstance(body, str) else body
+    return TypedData(bytes=raw) if binary else TypedData(string=_text(raw)), {}
+
+
+def _body(event: Mapping[str, Any]) -> bytes | None:
+    """The body of an event: text, bytes as `local.host.invoke` is given them, or none."""
+    match event["body"]:
+        case str() as text:
+            return text.encode()
+        case {"base64": str() as encoded}:
+            return base64.b64decode(encoded)
+        case _:
+            return None
+
+
+def _text(body: bytes | None) -> str | None:
+    """Text, in which the host changes what is no UTF-8."""
+    return None if body is None else body.decode("utf-8", "replace")
+
+
+def _bodies(bodies: Sequence[bytes | None]) -> TypedData:
+    """Bodies as they are. Hazard, as in Azure's host: those that are null are left out."""
+    there = [body for body in bodies if body is not None]
+    return TypedData(collection_bytes=Message(bytes=there))

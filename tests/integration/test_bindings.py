@@ -57,10 +57,19 @@ def test_given_a_settlement_when_the_app_is_indexed_then_every_trigger_completes
 
 def test_given_triggers_of_many_then_their_bodies_come_as_bytes() -> None:
     """Of any other type, one body that is empty or no JSON fails all of its batch in Azure's host."""
-    settings = {"EventHubConnection": "Endpoint=sb://localhost", "EVENT_HUB_NAME": "order-events"}
+    settings = {
+        "EventHubConnection": "Endpoint=sb://localhost",
+        "KAFKA_BROKERS": "localhost:1",
+        "RabbitMQConnection": "amqp://localhost:1",
+    }
     data_types = {
         trigger["type"]: trigger.get("dataType")
         for trigger in triggers(**settings)
-        if trigger.get("cardinality", "").lower() == "many"
+        if trigger.get("cardinality", "").lower() == "many" or trigger["type"] == "rabbitMQTrigger"
     }
-    assert data_types == {"serviceBusTrigger": "BINARY", "eventHubTrigger": "BINARY"}
+    assert data_types == {
+        "serviceBusTrigger": "BINARY",
+        "eventHubTrigger": "BINARY",
+        "kafkaTrigger": "BINARY",
+        "rabbitMQTrigger": "BINARY",
+    }

@@ -1,5 +1,6 @@
 """Event Hubs, Kafka and RabbitMQ in the worker that Azure runs, with batches as the host hands them over."""
 
+import base64
 import json
 import textwrap
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import pytest
 from local.host.invoker import ROOT, Invoker
 
 APP = f"""
-import json, pathlib, sys
+import asyncio, json, pathlib, sys
 sys.path.insert(1, {str(ROOT)!r})
 import azure.functions as func
 from shared.idempotency import Consumer, PermanentFailure, StoreUnavailable, TransientFailure
@@ -63,7 +64,8 @@ def handle(body):
 
 def event_hub(name):
     return app.event_hub_message_trigger(
-        arg_name="events", connection="C", event_hub_name=name, cardinality="many"
+        arg_name="events", connection="C", event_hub_name=name, cardinality="many",
+        data_type="binary",
     )
 
 store = Store()
@@ -73,6 +75,8 @@ store = Store()
     Consumer("in_body", store), key=stream.in_body(json_key("id")), set_aside=set_aside, tries=3
 )
 async def in_body(event: stream.StreamEvent) -> None:
+    if b"slow" in event.body:
+        await asyncio.sleep(0.01)  # others get their turn meanwhile
     handle(event.body)
 
 @event_hub("in_property")
@@ -89,12 +93,12 @@ async def in_property(event: stream.StreamEvent) -> None:
 def by_position(event: stream.StreamEvent) -> None:
     handle(event.body)
 
-@app.kafka_trigger(arg_name="events", topic="t", broker_list="B", cardinality="many")
+@app.kafka_trigger(arg_name="events", topic="t", broker_list="B", cardinality="many", data_type="binary")
 @kafka.idempotent(Consumer("kafka", store), key=stream.in_line, set_aside=set_aside)
 async def from_kafka(event: stream.StreamEvent) -> None:
     handle(event.body)
 
-@app.kafka_trigger(arg_name="events", topic="t", broker_list="B", cardinality="many")
+@app.kafka_trigger(arg_name="events", topic="t", broker_list="B", cardinality="many", data_type="binary")
 @kafka.idempotent(
     Consumer("kafka_headers", store), key=stream.in_property("id"), set_aside=set_aside
 )
@@ -102,7 +106,8 @@ async def from_kafka_by_header(event: stream.StreamEvent) -> None:
     handle(event.body)
 
 @app.generic_trigger(
-    arg_name="message", type="rabbitMQTrigger", queueName="q", connectionStringSetting="C"
+    arg_name="message", type="rabbitMQTrigger", queueName="q", connectionStringSetting="C",
+    data_type="binary",
 )
 @rabbitmq.idempotent(
     Consumer("rabbitmq", store),
@@ -172,10 +177,10 @@ def test_given_a_poison_event_then_it_is_set_aside_and_the_partition_goes_on(toy
     assert toy.hand("in_body", {"id": "1"}, *bad, {"id": "2"}, first=10)
     assert toy.effects == ["0", "1", "2"]
     assert toy.noted("aside") == [
-        ["0/11", "MalformedJson"],
-        ["0/12", "MissingKey"],
-        ["0/13", "PayloadMismatch"],
-        ["0/14", "OutOfStock"],
+        ["order-events/0/11", "MalformedJson"],
+        ["order-events/0/12", "MissingKey"],
+        ["order-events/0/13", "PayloadMismatch"],
+        ["order-events/0/14", "OutOfStock"],
     ]
 
 
@@ -219,7 +224,7 @@ def test_given_a_handler_that_fails_for_no_known_reason_then_it_is_tried_and_the
     assert toy.effects == ["1"]
     assert toy.hand("in_body", *batch, retry_count=2)
     assert toy.effects == ["2"]
-    assert toy.noted("aside") == [["0/2", "HandlerFailed"]]
+    assert toy.noted("aside") == [["order-events/0/2", "HandlerFailed"]]
 
 
 def test_given_no_place_to_set_it_aside_then_it_is_not_passed_over(toy: Toy) -> None:
@@ -253,7 +258,24 @@ def test_each_event_s_properties_are_its_own_though_the_metadata_is_the_batch_s(
     assert toy.hand("in_property", *batch, {"id": "none"})
     assert toy.hand("in_property", {"id": "0", "_properties": {"event-id": "p0"}}, first=9)
     assert toy.effects == ["0", "1", "2"]
-    assert toy.noted("aside") == [["0/4", "MissingKey"]]
+    assert toy.noted("aside") == [["order-events/0/4", "MissingKey"]]
+
+
+def test_given_bodies_that_are_empty_or_no_text_then_they_are_set_aside_and_the_others_are_not_changed(
+    toy: Toy,
+) -> None:
+    no_text = {"base64": base64.b64encode(b'{"id": "caf\xe9"}').decode()}
+    assert toy.hand("in_body", {"id": "1"}, {"_body": ""}, {"_body": no_text}, {"id": "2"})
+    assert toy.effects == ["1", "2"]
+    assert toy.noted("aside") == [
+        ["order-events/0/2", "EmptyBody"],
+        ["order-events/0/3", "MalformedJson"],
+    ]
+
+    assert toy.hand("from_kafka_by_header", {"_body": "", "_headers": {"id": "h"}})
+    assert toy.effects == []
+    assert not toy.invoke("from_rabbitmq", body=b"caf\xe9")["settlements"]
+    assert toy.noted("aside")[-1] == [None, "MalformedJson"]
 
 
 def test_by_position_an_event_read_again_is_absorbed_and_one_sent_again_is_not(toy: Toy) -> None:
@@ -262,7 +284,34 @@ def test_by_position_an_event_read_again_is_absorbed_and_one_sent_again_is_not(t
     assert toy.effects == ["1"]
     assert toy.hand("by_position", {"id": "1"}, first=2)
     assert toy.hand("by_position", {"id": "1"}, partition="1")
-    assert toy.effects == ["1", "1"]
+    assert toy.hand("by_position", {"id": "1"}, hub="another")
+    assert toy.effects == ["1", "1", "1"]
+
+
+def test_given_no_partition_then_there_is_no_position_and_nothing_runs(toy: Toy) -> None:
+    """Events of two partitions would have one key: the second would be taken for a duplicate."""
+    assert toy.hand("by_position", {"id": "1"}, partition=None)
+    assert toy.effects == []
+    assert toy.noted("aside") == [[None, "MissingKey"]]
+
+
+def test_given_two_producers_copies_in_one_batch_then_one_is_handled_and_the_batch_is_done(
+    toy: Toy,
+) -> None:
+    copies = [{"id": "1", "slow": True, "_partition_key": str(number)} for number in range(4)]
+    assert toy.hand("in_body", *copies)
+    assert toy.effects == ["1"]
+
+
+def test_given_other_correlation_ids_then_neither_tells_events_apart_nor_together(toy: Toy) -> None:
+    told: list[tuple[object, str]] = [("1", "a"), ("1", "b"), (2, "a")]
+    batch = [
+        {"id": str(id_), "_properties": {"event-id": id_, "CorrelationId": correlation}}
+        for id_, correlation in told
+    ]
+    assert toy.hand("in_property", *batch)
+    assert toy.effects == ["1", "2"]
+    assert toy.noted("aside") == []
 
 
 def test_kafka_s_records_have_keys_and_headers_of_their_own(toy: Toy) -> None:

@@ -1,4 +1,8 @@
-"""The Event Hubs trigger, in batches: events of one partition -> deliveries; see `stream` for the rest."""
+"""The Event Hubs trigger, in batches: events of one partition -> deliveries; see `stream` for the rest.
+
+The trigger's ``data_type`` is BINARY. As text the host drops empty bodies, upon which the SDK refuses the
+batch each time: the partition would stand still. Bodies that are no UTF-8 it changes.
+"""
 
 import json
 import typing
@@ -73,17 +77,25 @@ def events_of(batch: Sequence[func.EventHubEvent]) -> list[StreamEvent]:
         return []
     metadata = batch[0].metadata or {}
     properties = _parsed(metadata.get("PropertiesArray"), [])
-    partition = _parsed(metadata.get("PartitionContext"), {}).get("PartitionId", "?")
+    if len(properties) != len(batch):
+        properties = [{}] * len(batch)  # rather none than another event's
+    place = _parsed(metadata.get("PartitionContext"), {})
+    log = place.get("EventHubName"), place.get("PartitionId")
     return [
         StreamEvent(
             body=event.get_body(),
-            position=f"{partition}/{event.sequence_number}",
+            position=position_of(*log, event.sequence_number),
             line=event.partition_key or None,
-            properties=properties[index] if index < len(properties) else {},
+            properties=own or {},
             sent_at=event.enqueued_time.timestamp() if event.enqueued_time else None,
         )
-        for index, event in enumerate(batch)
+        for event, own in zip(batch, properties, strict=True)
     ]
+
+
+def position_of(*parts: object) -> str | None:
+    """Where an event lies; a part that is not known would make two places one."""
+    return None if None in parts else "/".join(map(str, parts))
 
 
 def _parsed(value: Any, default: Any) -> Any:

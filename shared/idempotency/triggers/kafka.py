@@ -1,6 +1,8 @@
 """The Kafka trigger, in batches: records of one partition -> deliveries; see `stream` for the rest.
 
-Kafka's trigger runs on Premium and Dedicated plans only, and so does this.
+The trigger's ``data_type`` is BINARY: as text the host hands over an envelope of its own in place of the
+body. A record without a value (a tombstone) cannot be read by the SDK, which refuses its batch each time:
+keep such topics away. The trigger runs on Flex Consumption, Premium and Dedicated plans.
 """
 
 import base64
@@ -15,7 +17,7 @@ import azure.functions as func
 from ..clock import Clock, SystemClock
 from ..fingerprint import Fingerprint, canonical_json
 from ..protected import Protected
-from .event_hubs import tries_before
+from .event_hubs import position_of, tries_before
 from .protecting import Handler
 from .stream import EventKey, SetAside, Stream, StreamEvent
 
@@ -66,7 +68,7 @@ def idempotent(
 def _event_of(event: func.KafkaEvent) -> StreamEvent:
     return StreamEvent(
         body=event.get_body(),
-        position=f"{event.topic}/{event.partition}/{event.offset}",
+        position=position_of(event.topic, event.partition, event.offset),
         line=event.key or None,
         properties=_headers(event.headers),
         sent_at=_sent_at(event.timestamp),

@@ -38,7 +38,8 @@ def idempotent(
 ) -> Decorator:
     """Protect a handler behind `generic_trigger(type="rabbitMQTrigger")`; stands below it.
 
-    The handler takes the body as bytes, and nothing else. The trigger's ``arg_name`` is ``message``.
+    The handler takes the body as bytes, and nothing else. The trigger's ``arg_name`` is ``message``, its
+    ``data_type`` BINARY: as text, two bodies that are no UTF-8 could become one.
     """
     pace = pacing or Pacing()
     time = clock or SystemClock()
@@ -47,13 +48,13 @@ def idempotent(
         handler = Handler(function, bytes)
         codec = handler.codec()
 
-        async def protected(message: str) -> None:
-            body = message.encode()
+        async def protected(message: bytes | str) -> None:
+            body = message.encode() if isinstance(message, str) else message
             incoming = _Body(body, key, fingerprint, set_aside)
             work = handler.work((body,), {})
             await settle(consumer, incoming, work, codec, pacing=pace, clock=time)
 
-        return handler.expose_instead(protected, message=str, returns=None)
+        return handler.expose_instead(protected, message=bytes, returns=None)
 
     return protect
 

@@ -22,13 +22,14 @@ them after one that has to be tried again. Different lines run at the same time.
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from ..clock import Clock
-from ..errors import MissingKey, StoreUnavailable, TransientFailure
+from ..errors import DeliveryRejected, MissingKey, StoreUnavailable, TransientFailure
 from ..fingerprint import Fingerprint
 from ..keys import checked, joined
 from ..protected import Protected
@@ -37,6 +38,7 @@ from ..results import ResultCodec
 from .body_keys import KeyOf
 from .pacing import Pacing
 from .settling import settle
+from .trace_context import trace_parent
 
 _log = logging.getLogger("idempotency.stream")
 _NO_HOLD = Pacing(first=0.0, longest=0.0)
@@ -47,11 +49,12 @@ class StreamEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One event of a log, whichever.
 
     ``line``: what the producer keeps in order, if it said so. ``position``: where the event lies, as text:
-    it names the log's partition and the offset in it. ``sent_at``: in seconds since the epoch.
+    it names the log, its partition and the place in it; None where the host did not tell. ``sent_at``: in
+    seconds since the epoch.
     """
 
     body: bytes
-    position: str
+    position: str | None
     line: str | None = None
     properties: dict[str, Any] = {}
     sent_at: float | None = None
@@ -78,7 +81,8 @@ def in_property(name: str) -> EventKey:
 
     def read(event: StreamEvent) -> str:
         value = event.properties.get(name)
-        return checked(value if isinstance(value, str) else None, what=f"property {name!r}")
+        told = isinstance(value, str | int) and not isinstance(value, bool)
+        return checked(str(value) if told else None, what=f"property {name!r}")
 
     return read
 
@@ -93,7 +97,7 @@ def by_position(event: StreamEvent) -> str:
 
     Recognises an event that is *read* again. One that was *sent* again lies elsewhere: it runs again.
     """
-    return joined("position", event.position)
+    return joined("position", checked(event.position, what="position that the host tells"))
 
 
 class Stream:
@@ -135,6 +139,8 @@ class Stream:
         for event in events:
             lines.setdefault(event.line, []).append(event)
         store_is_down = asyncio.Event()
+        # copies of one event may be in two lines: they are handled one after the other
+        turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
         async def line(in_order: Sequence[StreamEvent]) -> Exception | None:
             async with slots:
@@ -143,7 +149,8 @@ class Stream:
                         return StoreUnavailable(
                             "the store is down: the rest is left for the next try"
                         )
-                    error = await self._tried(event, work(event), codec, tried)
+                    async with turns[self._turn(event)]:
+                        error = await self._tried(event, work(event), codec, tried)
                     if error is not None:
                         if isinstance(error, StoreUnavailable):
                             store_is_down.set()
@@ -158,6 +165,13 @@ class Stream:
                 self._consumer.name, len(errors),
             )  # fmt: skip
             raise errors[0]
+
+    def _turn(self, event: StreamEvent) -> str:
+        """What no two events handled at the same time may have in common."""
+        try:
+            return self._key(event)
+        except DeliveryRejected:
+            return ""
 
     async def _tried(
         self,
@@ -179,7 +193,9 @@ class Stream:
             if tried + 1 < self._tries:
                 return error
             try:
-                await incoming.set_aside("HandlerFailed", f"{type(error).__name__}: {error}")
+                await incoming.set_aside(
+                    "HandlerFailed", _failure(self._consumer.name, error, tried + 1)
+                )
             except Exception as unkept:  # noqa: BLE001 - then it is not aside, and may not be passed over
                 return unkept
         return None
@@ -191,8 +207,15 @@ class Stream:
             trigger=self._trigger,
             redelivered=again,
             sent_at=event.sent_at,
+            trace_parent=trace_parent(event.properties.get("traceparent"))
+            or trace_parent(event.properties.get("Diagnostic-Id")),
             body=event.body,
         )
+
+
+def _failure(consumer: str, error: Exception, tries: int) -> str:
+    """Without what the exception says, which may quote the event."""
+    return f"consumer {consumer}: {type(error).__name__}, in {tries} tries of its batch"
 
 
 class _Incoming:
