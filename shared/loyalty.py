@@ -8,10 +8,12 @@ import msgspec
 from .idempotency import MalformedContent, current_attempt, current_unit, joined
 from .idempotency.keys import parts_of
 from .order_events import ORDER_PLACED, OrderEvent
-from .orders import Name, parsed
+from .orders import Name, is_amount, parsed
 
 ACCOUNT: Final = "account"
 """The id of the document of a customer's account, in the customer's partition."""
+_LARGEST_TOTAL: Final = Decimal(10) ** 15
+"""Points up to here are whole numbers in every store: Cosmos DB's numbers have 53 bits."""
 
 
 class Purchase(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,6 +21,10 @@ class Purchase(msgspec.Struct, frozen=True, kw_only=True):
 
     customer_id: Name
     total: Decimal
+
+    def __post_init__(self) -> None:
+        if not (is_amount(self.total) and self.total <= _LARGEST_TOTAL):
+            raise ValueError("Expected a `total` from 0 to 10^15, of at most 4 decimals")
 
     @property
     def points(self) -> int:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from blueprints.auditing import BATCH_LOCK
+from local.servicebus import Entities
 from tests.integration.conftest import ROOT
 
 SETTINGS = {
@@ -73,3 +75,14 @@ def test_given_triggers_of_many_then_their_bodies_come_as_bytes() -> None:
         "kafkaTrigger": "BINARY",
         "rabbitMQTrigger": "BINARY",
     }
+
+
+def test_given_a_batch_whose_locks_are_not_renewed_then_it_knows_how_long_they_are() -> None:
+    """The entity file is compared with infra/ by its own tests."""
+    [audit] = [
+        subscription
+        for topic in Entities.load(ROOT / "local" / "entities.json").topics
+        for subscription in topic.subscriptions
+        if subscription.name == "audit"
+    ]
+    assert audit.lock.total_seconds() == BATCH_LOCK

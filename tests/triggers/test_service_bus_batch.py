@@ -178,6 +178,44 @@ async def test_while_the_store_is_down_nothing_runs_and_the_rest_is_not_even_tri
     assert await batches.deliver(order("o-1", "again")) == {"again": "done"}
 
 
+async def test_a_store_that_is_down_stays_so_for_the_batch_whatever_else_fails_meanwhile() -> None:
+    given_up = asyncio.Event()
+
+    class Clock(InstantClock):
+        async def sleep(self, seconds: float) -> None:
+            given_up.set()  # the adapter is about to give back what met the store
+            await super().sleep(seconds)
+
+    class Failing(MemoryStore):
+        async def insert(self, record: Any) -> Any:
+            if record.key == "o-2":
+                raise StoreUnavailable("the store is down")
+            return await super().insert(record)
+
+    seen: list[bytes] = []
+
+    async def process(message: func.ServiceBusMessage) -> None:
+        seen.append(message.get_body())
+        await given_up.wait()
+        for _ in range(50):
+            await asyncio.sleep(0)
+        raise TransientFailure("not now")
+
+    function: Any = service_bus_batch.idempotent(
+        consumer_over(Failing()),
+        key=json_key("order_id"),
+        settlement=BindingSettlement(),
+        clock=Clock(),
+        concurrency=2,
+    )(process)
+    actions = Actions()
+    # the last is of the first one's key: it comes when both others have failed
+    async with asyncio.timeout(60):
+        await function([order("o-1", "1"), order("o-2", "2"), order("o-1", "3")], actions)
+    assert actions.done == {}
+    assert seen == [b'{"order_id": "o-1"}']
+
+
 async def test_another_attempt_in_flight_is_not_waited_for() -> None:
     store = MemoryStore()
     patient = Consumer("process_order", store)

@@ -55,6 +55,16 @@ async def test_given_an_order_without_a_total_then_it_is_told() -> None:
         await Bank().take(body(customer_id="c-1"))
 
 
+@pytest.mark.parametrize("total", ["-5", "NaN", "Infinity", "1E+999999", "0.00001"])
+async def test_given_a_total_that_is_no_amount_then_it_is_told_and_nobody_is_credited(
+    total: str,
+) -> None:
+    bank = Bank()
+    with pytest.raises(MalformedContent, match="from 0 to 10"):
+        await bank.take(body(customer_id="c-1", total=total))
+    assert bank.store.documents() == {}
+
+
 def test_a_customer_s_events_share_a_partition_whatever_the_customer_is_called() -> None:
     names = ["c", "c;1:x", "1:c;", "c/1", "12"]
     keys = [key_of(body(customer_id=name)) for name in names]
