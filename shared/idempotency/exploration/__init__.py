@@ -39,10 +39,10 @@ A call of a step may be answered; and, as faults,
 - be *slow*: time passes, up to the step's deadline and beyond, while it is under way;
 - be under way when its process *crashes*: the effect then comes at once, later, or never.
 
-A question about a step may get no answer, or "cannot tell". **Later is not ever**: a call lands within
-``settle`` of when its caller stopped waiting, and a caller that dies without a word counts as waiting
-until the step's deadline. That is what ``settle`` states about the provider; a call that lands after it,
-at a provider that honours no keys, doubles, and nothing on our side could prevent that.
+A question about a step may be slow, get no answer, or "cannot tell". **Later is not ever**: a call lands
+within ``settle`` of when its caller stopped waiting, and a caller that dies without a word counts as
+waiting until the step's deadline. That is what ``settle`` states about the provider; a call that lands
+after it, at a provider that honours no keys, doubles, and nothing on our side could prevent that.
 
 **What is promised** (checked by `ledger` at every step): an effect happens under a claim; it is executed
 again only if the earlier attempt crashed, lost its lease or failed, so that a provider that honours the

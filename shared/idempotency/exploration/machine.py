@@ -162,7 +162,8 @@ class Machine:
         """
         process = point.process
         if told[0] == "answer" and point.task is process.main and process.is_deciding():
-            asked_for = self.now - process.asked_at
+            # a lease counts from when it was asked for; how long a look took tells nothing
+            asked_for = 0.0 if process.looks else self.now - process.asked_at
             story: Any = (told, asked_for, process.claims, len(process.owners), process.found)
             process.story_began_at = self.now
             process.points = 0

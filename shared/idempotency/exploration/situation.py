@@ -109,7 +109,7 @@ class Situation:
                     if isinstance(point.call, StepCall) and point.call.may_be_declined():
                         found.append(Choice("decline", number))
                 case "question":
-                    found += [Choice(what, number) for what in ("no answer", "cannot tell")]
+                    found += [Choice(what, number) for what in ("no answer", "slow", "cannot tell")]
                 case "under way":
                     found.append(Choice("no answer", number))
                 case "handler" if self.scenario.form == "inbox" or self.scenario.plan:
@@ -195,6 +195,16 @@ class Situation:
             self.deliveries.memory(now),
         )
 
+    def _asked_for(self, process: Process) -> float:
+        """How long ago a deliberating delivery first issued its call: its lease will count from then.
+
+        Of a look, only whether it would still be repeated if it were not answered.
+        """
+        if not process.is_deciding():
+            return 0.0
+        ago = self.machine.now - process.asked_at
+        return float(ago >= self.scenario.policy.lease) if process.looks else ago
+
     def _message_state(self, index: int, late: dict[Process, list[int]]) -> tuple[Any, ...]:
         message = self.scenario.messages[index]
         process = self.deliveries.processes.get(index)
@@ -209,6 +219,7 @@ class Situation:
             process.story,
             process.position(),
             process.looks,
+            self._asked_for(process),
             now - (process.patient_from if process.is_deciding() else process.story_began_at),
             -1 if held is None else process.heard.get(held.etag, 0),
             -1 if held is None else process.own(held.record.owner),
