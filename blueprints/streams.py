@@ -103,7 +103,7 @@ def _register_rabbitmq(
         key=_EVENT_KEY,
         set_aside=set_aside,
         fingerprint=None,
-        pacing=parts.settings.pacing,
+        pacing=parts.settings.rabbitmq_pacing,
     )
     async def ingest_order_events_from_rabbitmq(message: bytes) -> None:
         keep(message)

@@ -34,6 +34,10 @@ MOST_SENDERS = 4
 SEND_WITHIN = 10.0
 """Seconds for one message, the SDK's own retries included."""
 _CLOSE_WITHIN = 2.0
+_LARGEST_TEXT = 60_000
+"""Characters, all of them ASCII, in a message of a Storage queue, which may have 64 KiB."""
+_PART = 36_000
+"""Bytes of a larger body in one message: in base64, and with the rest of it, below that."""
 _LONGEST_ID = 100
 """Characters of an order's id in a MessageId, which may have 128."""
 
@@ -214,9 +218,21 @@ class StorageQueues:
     async def set_body_aside(
         self, queue: str, body: bytes, reason: str, description: str, **told: str
     ) -> None:
-        """Send a body that can never be handled, with the reason."""
-        envelope = {"reason": reason, "description": description, **told, **_original(body)}
-        await self.send(queue, json.dumps(envelope))
+        """Send a body that can never be handled, with the reason; in parts if it is a large one.
+
+        Sent again, since one of the parts was not taken, it is there more than once, never in part only.
+        """
+        envelope: dict[str, Any] = {"reason": reason, "description": description, **told}
+        whole = json.dumps({**envelope, **_original(body)})
+        if len(whole) <= _LARGEST_TEXT:
+            return await self.send(queue, whole)
+        envelope |= {"sha256": hashlib.sha256(body).hexdigest()}
+        parts = [body[at : at + _PART] for at in range(0, len(body), _PART)]
+        for number, part in enumerate(parts, start=1):
+            encoded = base64.b64encode(part).decode()
+            told_of = {"part": number, "parts": len(parts), "base64": encoded}
+            await self.send(queue, json.dumps({**envelope, **told_of}))
+        return None
 
     async def send(self, queue: str, text: str) -> None:
         """Send one message; raises TransientFailure when the queue does not take it."""

@@ -104,6 +104,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The event hub of order events; None where there is none, as with the next two."""
     kafka_topic: str | None
     rabbitmq_queue: str | None
+    rabbitmq_pacing: Pacing
     aside_queue: str
     settlement_schedule: str
     outbox_sweep_schedule: str
@@ -169,6 +170,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             event_hub=_where(values, "EVENT_HUB", _EVENT_HUBS, STREAM),
             kafka_topic=_where(values, "KAFKA_TOPIC", ("KAFKA_BROKERS",), STREAM),
             rabbitmq_queue=_where(values, "RABBITMQ_QUEUE", ("RabbitMQConnection",), STREAM),
+            rabbitmq_pacing=_rabbitmq_pacing(values),
             aside_queue=_name(values, "EVENTS_ASIDE_QUEUE", "events-aside", STORAGE_QUEUE),
             settlement_schedule=_schedule(values, "SETTLEMENT_SCHEDULE", "0 0 2 * * *"),
             outbox_sweep_schedule=_schedule(values, "OUTBOX_SWEEP_SCHEDULE", "0 * * * * *"),
@@ -282,6 +284,12 @@ def _url(values: Mapping[str, str], name: str) -> str:
     if url and not url.startswith(("https://", "http://")):
         raise ConfigurationError(f"app setting {name} must begin with https://")
     return url
+
+
+def _rabbitmq_pacing(values: Mapping[str, str]) -> Pacing:
+    """Nobody tells which delivery it is, so that each is held as long as the others."""
+    held = _seconds(values, "RABBITMQ_HOLD_SECONDS", 30.0)
+    return Pacing(first=held, longest=held)
 
 
 def _where(

@@ -92,7 +92,9 @@ OTHERS: Meanings = {
     "KAFKA_TOPIC": "The topic of order events.",
     "RabbitMQConnection": "RabbitMQ's connection string (`amqp://...`); without it "
     "`ingest_order_events_from_rabbitmq` is not registered.",
-    "RABBITMQ_QUEUE": "The queue of order events.",
+    "RABBITMQ_QUEUE": "The queue of order events; it needs a dead-letter exchange.",
+    "RABBITMQ_HOLD_SECONDS": "How long a message that must come back is held. It comes five times more, then "
+    "it is dead-lettered: six times this is the outage it outlives.",
     "EVENTS_ASIDE_QUEUE": "Storage queue for events of these three that can never be handled, with the "
     "reason.",
     "EVENT_ORIGINS": "Who may send CloudEvents here, by domain name, with blanks between them.",

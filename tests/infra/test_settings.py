@@ -40,6 +40,7 @@ ELSEWHERE = {
     "KAFKA_BROKERS",
     "KAFKA_TOPIC",
     "RabbitMQConnection",
+    "RABBITMQ_HOLD_SECONDS",
     "RABBITMQ_QUEUE",
     "EVENTS_ASIDE_QUEUE",
 }

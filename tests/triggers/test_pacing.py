@@ -1,5 +1,6 @@
 """Pacing: how long a delivery is held before it is given back."""
 
+import inspect
 import json
 import random
 from pathlib import Path
@@ -9,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.idempotency import Policy
+from shared.idempotency.triggers import rabbitmq
 from shared.idempotency.triggers.pacing import Pacing
+from shared.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,3 +64,14 @@ def test_a_storage_queue_s_few_deliveries_outlast_an_outage(
     hidden = hours * 3600 + minutes * 60 + seconds
     before_the_last = shortest_holds(settings["maxDequeueCount"] - 1, monkeypatch)
     assert sum(before_the_last) + hidden * len(before_the_last) > OUTAGE
+
+
+def test_rabbitmq_s_six_deliveries_outlive_a_store_that_is_down_for_two_minutes() -> None:
+    """Azure's extension publishes what failed again at once, five times, and then rejects it."""
+    default = inspect.signature(rabbitmq.idempotent).parameters["pacing"].default
+    shortest = min(default.hold(None) for _ in range(200))
+    assert 6 * shortest > 120
+    assert (
+        Settings.read({"AzureWebJobsStorage": "UseDevelopmentStorage=true"}).rabbitmq_pacing
+        == default
+    )

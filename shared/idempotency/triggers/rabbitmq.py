@@ -2,8 +2,8 @@
 
 `settling` says which outcome is settled how. The trigger hands over a body and nothing else, so the key
 is in the body, and nobody tells whether a message came before. What a function fails at the host puts into
-its queue again a few times, and then rejects: give the queue a dead-letter exchange. The trigger runs on
-Premium and Dedicated plans only, and so does this.
+its queue again at once, five times, and then rejects: give the queue a dead-letter exchange. The trigger
+runs on Premium and Dedicated plans only, and so does this.
 """
 
 import logging
@@ -19,6 +19,9 @@ from .pacing import Pacing
 from .protecting import Handler
 from .settling import settle
 
+_PACING = Pacing(first=30.0, longest=30.0)
+"""Six deliveries, and nobody tells which of them it is: so that a store may be away for two minutes, each is
+held as long, 22.5 seconds at least."""
 _log = logging.getLogger("idempotency.rabbitmq")
 
 type SetAside = Callable[[bytes, str, str], Awaitable[None]]
@@ -33,7 +36,7 @@ def idempotent(
     key: KeyOf,
     set_aside: SetAside,
     fingerprint: Fingerprint | None = canonical_json,
-    pacing: Pacing | None = None,
+    pacing: Pacing = _PACING,
     clock: Clock | None = None,
 ) -> Decorator:
     """Protect a handler behind `generic_trigger(type="rabbitMQTrigger")`; stands below it.
@@ -41,7 +44,6 @@ def idempotent(
     The handler takes the body as bytes, and nothing else. The trigger's ``arg_name`` is ``message``, its
     ``data_type`` BINARY: as text, two bodies that are no UTF-8 could become one.
     """
-    pace = pacing or Pacing()
     time = clock or SystemClock()
 
     def protect(function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, None]]:
@@ -52,7 +54,7 @@ def idempotent(
             body = message.encode() if isinstance(message, str) else message
             incoming = _Body(body, key, fingerprint, set_aside)
             work = handler.work((body,), {})
-            await settle(consumer, incoming, work, codec, pacing=pace, clock=time)
+            await settle(consumer, incoming, work, codec, pacing=pacing, clock=time)
 
         return handler.expose_instead(protected, message=bytes, returns=None)
 
