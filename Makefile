@@ -12,7 +12,7 @@ ORDERS ?= 120
 STORE ?= table
 PORT ?= 7071
 
-.PHONY: help setup demo start send import test test-slow test-all test-lowest lint explore clean infra-check package smoke
+.PHONY: help setup demo start send import test test-slow test-all test-lowest lint explore clean infra-check package smoke bench
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,10 @@ test-lowest: local/node_modules/.installed ## The fast tests with the oldest rel
 
 explore: $(INSTALLED) ## Every interleaving of two and three deliveries with faults
 	@$(RUN) -m shared.idempotency.exploration $(ARGS)
+
+bench: $(INSTALLED) ## Measure what this costs, beside its peers (ARGS="in-process cold-start")
+	@.venv/bin/python -c 'import aws_lambda_powertools' 2>/dev/null || .venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	@$(RUN) -m benchmarks $(ARGS)
 
 clean: ## Remove what the commands above have made
 	rm -rf .venv local/node_modules .run build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
