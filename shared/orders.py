@@ -13,6 +13,7 @@ from .idempotency import MalformedContent, joined
 
 type Name = Annotated[str, Meta(min_length=1, max_length=128)]
 _LARGEST_AMOUNT = Decimal(10) ** 12
+_MOST = Decimal(10) ** 24
 _DECIMALS = 4
 """Of an amount: no currency has more, and totals of any order stay exact."""
 
@@ -87,9 +88,12 @@ class SubmittedOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_amount(value: Decimal) -> bool:
-    """Whether a number can be an amount of money: 0 or more, and not finer than any currency is."""
+    """Whether a number can be an amount of money: from 0 to 10^24, and not finer than any currency is.
+
+    Bounded, because a number of a few characters can be written out in millions.
+    """
     exponent = value.as_tuple().exponent
-    return isinstance(exponent, int) and value >= 0 and exponent >= -_DECIMALS
+    return isinstance(exponent, int) and 0 <= value <= _MOST and exponent >= -_DECIMALS
 
 
 def parsed[T](body: bytes, as_type: type[T]) -> T:
