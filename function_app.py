@@ -15,7 +15,6 @@ from blueprints import (
     orders,
     payments,
     settlement,
-    streams,
     timelines,
     webhooks,
 )
@@ -32,7 +31,6 @@ payments.register(app, parts)
 settlement.register(app, parts)
 notifications.register(app, parts)
 auditing.register(app, parts)
-streams.register(app, parts)
 webhooks.register(app, parts)
 order_status.register(app, parts)
 operations.register(app, parts)

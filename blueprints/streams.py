@@ -21,10 +21,8 @@ def keep(body: bytes) -> None:
     apply_if_newer(with_event(parsed(body, OrderEvent)))
 
 
-def register(app: func.FunctionApp, parts: App) -> None:
-    """Register the functions whose connections are configured."""
-    # the subscription's consumer too: whichever way an event comes in, it is told once
-    consumer = parts.guard("order_timeline", parts.stores.timelines)
+def register(app: func.FunctionApp, parts: App, consumer: VersionGuard) -> None:
+    """Register the functions whose connections are configured; ``consumer`` is that of timelines."""
     if parts.settings.event_hub is not None:
         _register_event_hub(app, parts, consumer, parts.settings.event_hub)
     if parts.settings.kafka_topic is not None:

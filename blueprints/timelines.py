@@ -4,8 +4,9 @@ import json
 
 import azure.functions as func
 
+from blueprints import streams
 from bootstrap import App
-from shared.idempotency import StoreUnavailable, apply_if_newer
+from shared.idempotency import StoreUnavailable, VersionGuard, apply_if_newer
 from shared.idempotency.triggers import service_bus
 from shared.idempotency.triggers.in_order import InOrder
 from shared.idempotency.triggers.problems import problem
@@ -16,9 +17,15 @@ from shared.timelines import with_event
 
 def register(app: func.FunctionApp, parts: App) -> None:
     """Register the functions whose connections are configured."""
-    if not parts.settings.service_bus:
-        return
+    # one consumer whatever brings an event in: it is told once
+    consumer = parts.guard("order_timeline", parts.stores.timelines)
+    if parts.settings.service_bus:
+        _register_service_bus(app, parts, consumer)
+    streams.register(app, parts, consumer)
+    _register_http(app, parts)
 
+
+def _register_service_bus(app: func.FunctionApp, parts: App, consumer: VersionGuard) -> None:
     @app.function_name("order_timeline")
     @app.service_bus_topic_trigger(
         arg_name="message",
@@ -29,7 +36,7 @@ def register(app: func.FunctionApp, parts: App) -> None:
         auto_complete_messages=parts.settlement.auto_complete,
     )
     @service_bus.idempotent(
-        parts.guard("order_timeline", parts.stores.timelines),
+        consumer,
         settlement=InOrder(parts.settlement),
         fingerprint=None,  # there is no record to compare with
         pacing=parts.settings.pacing,
@@ -37,6 +44,8 @@ def register(app: func.FunctionApp, parts: App) -> None:
     async def order_timeline(message: func.ServiceBusMessage) -> None:
         apply_if_newer(with_event(parsed(message.get_body(), OrderEvent)))
 
+
+def _register_http(app: func.FunctionApp, parts: App) -> None:
     @app.function_name("get_order_timeline")
     @app.route(
         route="orders/{order_id}/timeline",

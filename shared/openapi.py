@@ -100,6 +100,15 @@ def _always() -> dict[str, Any]:
             )
         },
         "/events/order-status": {"post": _order_status(), "options": _permission()},
+        "/orders/{order_id}/timeline": {
+            "get": _operation(
+                "get_order_timeline",
+                "What has happened to an order",
+                parameters=[_in_path("order_id")],
+                answers={200: _answer("the timeline", {"type": "object"})},
+                problems=(404, 503),
+            )
+        },
         "/health": _open("health", "What runs", "application/json", anything),
         "/health/store": {
             "get": _operation(
@@ -117,15 +126,6 @@ def _always() -> dict[str, Any]:
 
 def _with_service_bus() -> dict[str, Any]:
     return {
-        "/orders/{order_id}/timeline": {
-            "get": _operation(
-                "get_order_timeline",
-                "What has happened to an order",
-                parameters=[_in_path("order_id")],
-                answers={200: _answer("the timeline", {"type": "object"})},
-                problems=(404, 503),
-            )
-        },
         "/stock/{warehouse}/{sku}": {
             "get": _operation(
                 "get_stock_level",
