@@ -1,6 +1,7 @@
 """Service Bus in batches: every message is handled and settled by itself."""
 
 import asyncio
+import inspect
 import json
 from typing import Any
 
@@ -296,6 +297,7 @@ async def test_where_the_host_completes_one_that_comes_back_brings_back_all_and_
         settlement=QuarantineSettlement(quarantine),
         clock=InstantClock(),
     )(process)
+    assert [*inspect.signature(function).parameters] == ["messages"]  # all that the worker can fill
     batch = [order("o-1", "1"), order("", "2"), order("o-3", "3", do="not now")]
     for _ in range(2):
         with pytest.raises(TransientFailure):

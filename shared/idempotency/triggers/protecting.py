@@ -78,19 +78,24 @@ class Handler:
         exposed.__annotations__ = {**self.function.__annotations__, **added, "return": returns}
         return protected
 
-    def expose_instead[W: Callable[..., Any]](self, protected: W, **annotations: Any) -> W:
-        """Show ``protected`` to the worker under the function's name, with its own parameters.
+    def expose_instead[W: Callable[..., Any]](
+        self, protected: W, *, returns: Any, **parameters: Any
+    ) -> W:
+        """Show ``protected`` to the worker under the function's name, with these parameters alone.
 
         For adapters whose handler takes something else than the trigger hands over, and only that:
-        raises ConfigurationError when the function has another parameter. ``annotations`` are those of
-        ``protected``, its ``returns`` included.
+        raises ConfigurationError when the function has another parameter. ``parameters`` are those of
+        ``protected`` that the worker is to fill, with their types.
         """
         if len(self.signature.parameters) != 1:
             raise ConfigurationError(f"{self.name} takes one parameter, {self.parameter!r}")
         exposed: Any = protected
         for name in ("__module__", "__name__", "__qualname__", "__doc__"):
             setattr(exposed, name, getattr(self.function, name, None))
-        exposed.__annotations__ = {"return": annotations.pop("returns"), **annotations}
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        shown = [inspect.Parameter(name, kind, annotation=t) for name, t in parameters.items()]
+        exposed.__signature__ = inspect.Signature(shown, return_annotation=returns)
+        exposed.__annotations__ = {"return": returns, **parameters}
         return protected
 
     def _message_parameter(self, message_type: type[Any]) -> str:

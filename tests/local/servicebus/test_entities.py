@@ -48,6 +48,7 @@ def test_the_projects_own_file_is_read() -> None:
         "order-events/subscriptions/email",
         "order-events/subscriptions/loyalty",
         "order-events/subscriptions/payments",
+        "order-events/subscriptions/audit",
         "order-events/subscriptions/order-timeline",
     )
     assert entities.queue("orders") == QueueSettings(
