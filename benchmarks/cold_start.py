@@ -17,7 +17,7 @@ SETTINGS = {
 # What the app imports at its start because its stores and triggers are made of it.
 SDKS = (
     "import azure.functions, azure.data.tables.aio, msgspec, opentelemetry.metrics, opentelemetry.trace, "
-    "azurefunctions.extensions.bindings.servicebus"
+    "azurefunctions.extensions.bindings.servicebus, azure.core.pipeline.transport._aiohttp"
 )
 
 
